@@ -21,5 +21,7 @@ pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)    # liblz4-dev
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)    # libhwy-dev
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)  # libxxhash-dev
 pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)  # libdeflate-dev
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)  # libzstd-dev
+pkg_check_modules(BLOSC REQUIRED IMPORTED_TARGET blosc)   # libblosc-dev
 pkg_search_module(HDF5 REQUIRED IMPORTED_TARGET hdf5-serial hdf5)  # libhdf5-dev: the serial variant
 include(${CMAKE_CURRENT_LIST_DIR}/FindCaf.cmake)          # libcaf-dev

@@ -18,11 +18,18 @@ endforeach()
 install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")
 set(headers_folder \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/troupe\")")
 install(SCRIPT cmake/InstallHeaders.cmake)
+# Libraries outside the system's folders, such as those of Spack or EasyBuild, are found without LD_LIBRARY_PATH.
+set_target_properties(troupe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS troupe RUNTIME)
 install(DIRECTORY clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe FILES_MATCHING PATTERN "*.yaml")
-# For `module load`, with the folders of this prefix: Environment Modules and Lmod read it.
+# For `module load`. It is in Tcl, which Environment Modules and Lmod both read, and it names the folders of this
+# prefix, so that a site may copy it to its own tree of modules.
 set(modulefile ${CMAKE_INSTALL_DATADIR}/modulefiles/troupe/${PROJECT_VERSION})
 install(CODE "file(WRITE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${modulefile}\" \"#%Module1.0
+proc ModulesHelp {} {
+  puts stderr {Troupe ${PROJECT_VERSION}: ${PROJECT_DESCRIPTION}.
+It adds the command troupe to PATH, and find_package(troupe) to CMake. `troupe --help` lists the verbs.}
+}
 module-whatis {Troupe ${PROJECT_VERSION}: ${PROJECT_DESCRIPTION}}
 conflict troupe
 prepend-path PATH \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}

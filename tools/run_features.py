@@ -45,7 +45,7 @@ def missing_tests():
 def run(folder):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for name in ("recipes", "examples"):
+    for name in ("recipes", "examples", "tests"):
         (folder / name).symlink_to(ROOT / name)
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     environment = {**os.environ, **as_root}  # mpirun refuses root otherwise

@@ -1,5 +1,5 @@
 #pragma once
-// Opens data sets whose arrays have names in one file: .npz and HDF5.
+// Opens data sets whose arrays have names in one file or folder: .npz, HDF5 and zarr.
 
 #include <filesystem>
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace troupe {
 
-/// A file of named arrays.
+/// A file or folder of named arrays.
 class ArrayFile {
  public:
   virtual ~ArrayFile() = default;

@@ -12,12 +12,13 @@
 #include "actors/data/npy_folder.h"
 #include "actors/data/npz_arrays.h"
 #include "actors/data/synthetic.h"
+#include "actors/data/zarr_arrays.h"
 
 namespace troupe {
 
 inline std::vector<DatasetSource> known_datasets() {
-  return {FashionMnist{}, Mnist{},     IdxFolder{},  Cifar10{},  Cifar100{}, ImageFolder{},
-          NpyFolder{},    NpzArrays{}, Hdf5Arrays{}, CsvTable{}, Synthetic{}};
+  return {FashionMnist{}, Mnist{},     IdxFolder{},  Cifar10{},    Cifar100{}, ImageFolder{},
+          NpyFolder{},    NpzArrays{}, Hdf5Arrays{}, ZarrArrays{}, CsvTable{}, Synthetic{}};
 }
 
 }  // namespace troupe

@@ -8,9 +8,9 @@
 
 #include "runtime/error.h"
 #include "runtime/file/file.h"
+#include "runtime/file/hdf5_layout.h"
 #include "runtime/file/hdf5_library.h"
 #include "runtime/text.h"
-#include "runtime/world/memory_limit.h"
 
 namespace troupe {
 
@@ -88,9 +88,20 @@ Id open_set(hid_t file, const std::string& name, const std::string& origin) {
   return object;
 }
 
+struct StoredChunk {
+  std::vector<std::byte> bytes;
+  std::uint32_t skipped = 0;  ///< a bit for each filter that was not applied
+};
+
+std::size_t chunk_bytes(const SetLayout& layout) {
+  std::size_t bytes = size_of(layout.dtype);
+  for (const std::int64_t axis : layout.chunk) bytes *= static_cast<std::size_t>(axis);
+  return bytes;
+}
+
 /// Reads a packed chunk; takes the lock.
-Hdf5Chunks::Stored fetch_chunk(const OpenSet& set, const SetLayout& layout,
-                               const Hdf5Chunks::Place& first, const std::string& origin) {
+StoredChunk fetch_chunk(const OpenSet& set, const SetLayout& layout,
+                        const ChunkedArray::Place& first, const std::string& origin) {
   const auto lock = library_lock();
   std::array<hsize_t, Shape::max_rank> offset{};
   std::ranges::copy(first, offset.begin());
@@ -100,27 +111,14 @@ Hdf5Chunks::Stored fetch_chunk(const OpenSet& set, const SetLayout& layout,
   if (size == 0)
     fail(origin, fmt::format("its rows from {} on were never written", first[0]),
          "write all samples, or make the array smaller");
-  std::size_t chunk_bytes = size_of(layout.dtype);
-  for (const std::int64_t axis : layout.chunk) chunk_bytes *= static_cast<std::size_t>(axis);
-  if (size > hdf5::most_stored_bytes(chunk_bytes))
-    fail(origin, fmt::format("a chunk of {} bytes is stored in {}", chunk_bytes, size),
+  if (size > hdf5::most_stored_bytes(chunk_bytes(layout)))
+    fail(origin, fmt::format("a chunk of {} bytes is stored in {}", chunk_bytes(layout), size),
          hdf5::damaged);
-  Hdf5Chunks::Stored stored{std::vector<std::byte>(size)};
+  StoredChunk stored{std::vector<std::byte>(size)};
   if (H5Dread_chunk(set.id->get(), H5P_DEFAULT, offset.data(), &stored.skipped,
                     stored.bytes.data()) < 0)
     fail(origin, "a chunk cannot be read: " + library_reason(), hdf5::damaged);
   return stored;
-}
-
-Tensor in_memory(const SetLayout& layout, const std::string& origin) {
-  const auto elements = static_cast<std::uint64_t>(layout.shape.element_count());
-  const MemoryLimit limit = memory_limit();
-  if (elements > limit.bytes / size_of(layout.dtype))
-    fail(origin,
-         fmt::format("it has {} elements of {}, but {} has a memory of {} bytes", elements,
-                     name_of(layout.dtype), limit.holder, limit.bytes),
-         "store samples in chunks, which are read one by one");
-  return Tensor::empty(layout.shape, layout.dtype, Device::cpu());
 }
 
 /// Elements that are in the file as they are in memory, or null.
@@ -195,7 +193,7 @@ TensorInfo Hdf5File::header(const std::string& name) const {
   return {name, layout.dtype, layout.shape};
 }
 
-std::shared_ptr<const Hdf5Chunks> Hdf5File::chunked(const std::string& name) const {
+std::shared_ptr<const ChunkedArray> Hdf5File::chunked(const std::string& name) const {
   const std::string origin = state_->origin(name);
   std::shared_ptr<OpenSet> set;
   SetLayout layout;
@@ -207,29 +205,23 @@ std::shared_ptr<const Hdf5Chunks> Hdf5File::chunked(const std::string& name) con
       return nullptr;
     set = std::make_shared<OpenSet>(state_, std::move(id));
   }
-  return std::make_shared<Hdf5Chunks>(
-      layout,
-      [set, layout, origin](const Hdf5Chunks::Place& first) {
-        return fetch_chunk(*set, layout, first, origin);
-      },
-      origin);
+  return std::make_shared<ChunkedArray>(
+      layout, [set, layout, origin](const ChunkedArray::Place& first) {
+        StoredChunk stored = fetch_chunk(*set, layout, first, origin);
+        return hdf5::unfiltered(std::move(stored.bytes), layout.filters, stored.skipped,
+                                chunk_bytes(layout), size_of(layout.dtype), origin);
+      });
 }
 
 Tensor Hdf5File::read(const std::string& name) const {
   const std::string origin = state_->origin(name);
-  if (const auto chunks = chunked(name)) {
-    Tensor all = in_memory({.shape = chunks->shape(), .dtype = chunks->dtype()}, origin);
-    const std::size_t row = chunks->row_bytes();
-    for (std::int64_t i = 0; i < all.dim(0); ++i)
-      chunks->read_row(i, {all.raw() + static_cast<std::size_t>(i) * row, row});
-    return all;
-  }
+  if (const auto chunks = chunked(name)) return chunks->read_all(hdf5::title(origin));
   const auto lock = library_lock();
   const Id set = state_->open(name);
   const SetLayout layout = hdf5::layout_of(set, state_->bytes(), origin);
   if (layout.shape.element_count() == 0) return Tensor::empty(layout.shape, layout.dtype, {});
   if (const auto tensor = mapped(layout, state_->mapped)) return *tensor;
-  Tensor all = in_memory(layout, origin);
+  Tensor all = memory_for(layout.shape, layout.dtype, hdf5::title(origin));
   const Id type(H5Dget_type(set.get()), H5Tclose);
   if (H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, all.raw()) < 0)
     fail(origin, "it cannot be read: " + library_reason(), hdf5::damaged);

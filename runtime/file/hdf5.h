@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/file/hdf5_chunks.h"
+#include "runtime/file/chunked_array.h"
 #include "runtime/tensor/named_tensor.h"
 #include "runtime/tensor/tensor.h"
 
@@ -38,7 +38,7 @@ class Hdf5File {
   /// Throws Error{bad_file} for what is not read.
   Tensor read(const std::string& name) const;
   /// The same to be read row by row; null if it is not chunked.
-  std::shared_ptr<const Hdf5Chunks> chunked(const std::string& name) const;
+  std::shared_ptr<const ChunkedArray> chunked(const std::string& name) const;
 
  private:
   struct State;

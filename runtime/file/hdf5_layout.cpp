@@ -15,8 +15,6 @@ namespace {
 
 constexpr const char* write_plainly =
     "write it again as an array of integers, float32 or float64, uncompressed or with gzip";
-/// Several are in memory at a time.
-constexpr std::uint64_t most_chunk_bytes = std::uint64_t{1} << 28;
 
 void read_type(const Id& set, SetLayout& layout, const std::string& origin) {
   const Id type(H5Dget_type(set.get()), H5Tclose);
@@ -103,14 +101,12 @@ void read_chunk_sizes(const Id& creation, SetLayout& layout, const std::string& 
   std::vector<hsize_t> sizes(static_cast<std::size_t>(rank));
   if (H5Pget_chunk(creation.get(), rank, sizes.data()) != rank)
     fail(origin, "the sizes of its chunks cannot be read", damaged);
-  std::uint64_t left = most_chunk_bytes / size_of(layout.dtype);  // divided: nothing overflows
-  for (const hsize_t size : sizes) {
-    if (size == 0 || size > left)
-      fail(origin, fmt::format("its chunks have {} bytes or more", most_chunk_bytes),
-           "write it again with chunks of a few samples");
-    left /= size;
-    layout.chunk.push_back(static_cast<std::int64_t>(size));
-  }
+  const auto chunk =
+      chunk_sizes(std::vector<std::uint64_t>(sizes.begin(), sizes.end()), layout.dtype);
+  if (!chunk)
+    fail(origin, fmt::format("its chunks have {} bytes or more", most_chunk_bytes),
+         "write it again with chunks of a few samples");
+  layout.chunk = *chunk;
 }
 
 /// Compares the size of the elements with that of the file and of the memory.

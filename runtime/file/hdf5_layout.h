@@ -5,22 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "runtime/file/chunked_array.h"
 #include "runtime/file/hdf5_filters.h"
-#include "runtime/tensor/tensor.h"
 
 namespace troupe::hdf5 {
 
 class Id;
 
-struct SetLayout {
+struct SetLayout : ChunkedLayout {
   enum class Kind : std::uint8_t { compact, contiguous, chunked };
   Kind kind = Kind::contiguous;
-  Shape shape;
-  DType dtype = DType::f32;
-  bool swapped = false;                  ///< the elements have the other byte order
-  std::uint64_t offset = 0;              ///< of contiguous elements in the file
-  std::vector<std::int64_t> chunk = {};  ///< sizes of a chunk's axes
-  std::vector<Filter> filters = {};      ///< in the order of writing
+  std::uint64_t offset = 0;          ///< of contiguous elements in the file
+  std::vector<Filter> filters = {};  ///< in the order of writing
 };
 
 /// Of an open data set in a file of that many bytes; the library's lock is held. Throws

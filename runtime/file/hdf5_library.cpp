@@ -30,8 +30,12 @@ std::string library_reason() {
   return reason.empty() ? "libhdf5 names no reason" : reason;
 }
 
+std::string title(const std::string& origin) {
+  return fmt::format("reading HDF5 file '{}'", origin);
+}
+
 void fail(const std::string& origin, const std::string& what, const std::string& remedy) {
-  throw Error(ErrorCode::bad_file, fmt::format("reading HDF5 file '{}': {}", origin, what), remedy);
+  throw Error(ErrorCode::bad_file, fmt::format("{}: {}", title(origin), what), remedy);
 }
 
 }  // namespace troupe::hdf5

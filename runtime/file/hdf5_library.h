@@ -16,6 +16,9 @@ std::unique_lock<std::mutex> library_lock();
 /// Why the last call failed, in libhdf5's words; the lock is held.
 std::string library_reason();
 
+/// How errors of a file, or of an array in it, begin.
+std::string title(const std::string& origin);
+
 /// Throws Error{bad_file} that names the file or the array in it.
 [[noreturn]] void fail(const std::string& origin, const std::string& what,
                        const std::string& remedy);

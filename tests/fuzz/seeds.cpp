@@ -190,6 +190,21 @@ void flow_seeds(const fs::path& folder) {
     write(folder / ("run_message" + std::to_string(i)), remote::encode(messages[i], graph).bytes);
 }
 
+/// The metadata of each array in a group, with one of its chunks.
+void zarr_seeds(const fs::path& folder, const fs::path& group) {
+  for (const auto& array : fs::directory_iterator(group)) {
+    if (!array.is_directory()) continue;
+    std::string metadata, chunk;
+    for (const auto& file : fs::recursive_directory_iterator(array)) {
+      const std::string name = file.path().filename();
+      if (!file.is_regular_file() || name == ".zattrs") continue;
+      (name == ".zarray" || name == "zarr.json" ? metadata : chunk) = read(file.path());
+    }
+    write(folder / (group.stem().string() + "_" + array.path().filename().string()),
+          metadata + '\0' + chunk);
+  }
+}
+
 void wire_seeds(const fs::path& folder) {
   wire::Envelope envelope;
   envelope.set_version(control::wire_version);
@@ -222,9 +237,9 @@ void wire_seeds(const fs::path& folder) {
 int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
-  for (const char* name :
-       {"idx", "image", "npy", "npz", "zip", "onnx", "torch_file", "distributed_checkpoint", "hdf5",
-        "csv", "safetensors", "pickle", "tar", "checkpoint", "pt2", "options", "wire", "flow"})
+  for (const char* name : {"idx", "image", "npy", "npz", "zip", "onnx", "torch_file",
+                           "distributed_checkpoint", "hdf5", "zarr", "csv", "safetensors", "pickle",
+                           "tar", "checkpoint", "pt2", "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   npy_seeds(corpus / "npy");
@@ -234,6 +249,10 @@ int main(int, char** arguments) {
   for (const auto& file : fs::directory_iterator(golden / "images"))
     write(corpus / "image" / file.path().filename(), read(file.path()));
   for (const auto& file : fs::directory_iterator(golden / "arrays")) {
+    if (file.is_directory()) {
+      zarr_seeds(corpus / "zarr", file.path());
+      continue;
+    }
     const std::string extension = file.path().extension().string().substr(1);
     const std::string kind = extension == "h5" || extension == "nc" ? "hdf5" : extension;
     write(corpus / kind / file.path().filename(), read(file.path()));

@@ -1,5 +1,5 @@
-// Arrays of NumPy and HDF5 files through the command's own entry: the weights depend on neither the
-// format, workers nor interruptions.
+// Arrays of NumPy and HDF5 files and zarr folders through the command's own entry: the weights
+// depend on neither the format, workers nor interruptions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,8 @@ TEST_F(ArrayTraining, GivesTheSameWeightsFromAnyFormatAndWhenResumedWithinAnEpoc
   int run = 0;
   for (const auto& [format, file] :
        {std::pair{"npz", "deflated.npz"}, std::pair{"npz", "stored.npz"},
-        std::pair{"hdf5", "contiguous.h5"}, std::pair{"hdf5", "packed.h5"}}) {
+        std::pair{"hdf5", "contiguous.h5"}, std::pair{"hdf5", "packed.h5"},
+        std::pair{"zarr", "format_2.zarr"}, std::pair{"zarr", "format_3.zarr"}}) {
     const std::string name = "run" + std::to_string(run++);
     const Ran part = train(name, format, file, {"-r", "train.steps=7"});
     ASSERT_EQ(part.code, exit_done) << part.error;
@@ -86,7 +87,8 @@ TEST_F(ArrayTraining, HasOneCopyOfTheArraysInMemoryInEveryVerb) {
 
 TEST_F(ArrayTraining, IsPlannedFromItsFile) {
   for (const auto& [format, file] :
-       {std::pair{"npz", "stored.npz"}, std::pair{"hdf5", "chunked.h5"}}) {
+       {std::pair{"npz", "stored.npz"}, std::pair{"hdf5", "chunked.h5"},
+        std::pair{"zarr", "format_3.zarr"}}) {
     const Ran ran = run({"plan"}, format, file, {});
     EXPECT_EQ(ran.code, exit_done) << ran.error;
     const Ran missing = run({"plan"}, format, file, {"-r", "data.train_samples=images"});

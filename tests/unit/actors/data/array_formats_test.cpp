@@ -1,4 +1,4 @@
-// The same arrays as .npy, .npz and HDF5 files give the same batches.
+// The same arrays as .npy, .npz and HDF5 files and zarr folders give the same batches.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,6 +6,7 @@
 #include "actors/data/hdf5_arrays.h"
 #include "actors/data/npy_folder.h"
 #include "actors/data/npz_arrays.h"
+#include "actors/data/zarr_arrays.h"
 #include "tests/unit/runtime/file/npy_text.h"
 #include "tests/unit/runtime/file/support.h"
 #include "tests/unit/runtime/file/zip_text.h"
@@ -26,6 +27,8 @@ std::vector<DatasetSource> formats(double test_fraction = 0, bool with_test = tr
     all.emplace_back(NpzArrays{arrays / name, names});
   for (const char* name : {"contiguous.h5", "swapped.h5", "chunked.h5", "packed.h5", "netcdf.nc"})
     all.emplace_back(Hdf5Arrays{arrays / name, names});
+  for (const char* name : {"format_2.zarr", "format_3.zarr"})
+    all.emplace_back(ZarrArrays{arrays / name, names});
   return all;
 }
 
@@ -62,7 +65,8 @@ TEST(ArrayFormats, HoldOutTheSameSamples) {
 TEST(ArrayFormats, NameTheArraysThatAreThere) {
   const ArrayNames other{.train_samples = "images"};
   for (const DatasetSource& source : {DatasetSource(NpzArrays{arrays / "stored.npz", other}),
-                                      DatasetSource(Hdf5Arrays{arrays / "chunked.h5", other})})
+                                      DatasetSource(Hdf5Arrays{arrays / "chunked.h5", other}),
+                                      DatasetSource(ZarrArrays{arrays / "format_3.zarr", other})})
     test::expect_error(ErrorCode::bad_options,
                        {"has no array images", "`Dataset::train_samples`", "x_train"},
                        [&] { open_dataset(source); });
@@ -87,6 +91,12 @@ TEST(ArrayFormats, NameAPathThatIsNoFile) {
   test::write_text(folder / "classic.nc", std::string("CDF\1\0\0\0\0", 8));
   test::expect_error(ErrorCode::bad_file, {"classic.nc", "netCDF's classic format", "nccopy"},
                      [&] { open_dataset(Hdf5Arrays{folder / "classic.nc"}); });
+  test::expect_error(ErrorCode::io, {"zarr has no `Dataset::path`"},
+                     [&] { open_dataset(ZarrArrays{}); });
+  test::expect_error(ErrorCode::bad_options, {"stored.npz", "not a folder", "zip archive"},
+                     [&] { open_dataset(ZarrArrays{arrays / "stored.npz"}); });
+  test::expect_error(ErrorCode::bad_file, {"x_train", "the folder above the arrays"},
+                     [&] { open_dataset(ZarrArrays{arrays / "format_2.zarr/x_train"}); });
   test::expect_error(ErrorCode::bad_options, {"not a folder", "npz"},
                      [&] { open_dataset(NpyFolder{.path = arrays / "stored.npz"}); });
 }

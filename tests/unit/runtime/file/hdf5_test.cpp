@@ -258,37 +258,5 @@ TEST_F(Hdf5, GivesAnArrayOrAnErrorForAnyWrongByte) {
   }
 }
 
-TEST(Hdf5ChunkCache, KeepsWhatFitsAndUnpacksTheRestAgain) {
-  int fetched = 0;
-  const auto fetch = [&](const Hdf5Chunks::Place& first) {
-    ++fetched;
-    std::vector<float> values(4);
-    std::iota(values.begin(), values.end(), static_cast<float>(first[0]));
-    const auto bytes = std::as_bytes(std::span(values));
-    return Hdf5Chunks::Stored{{bytes.begin(), bytes.end()}};
-  };
-  const hdf5::SetLayout layout{
-      .kind = hdf5::SetLayout::Kind::chunked, .shape = {12}, .dtype = DType::f32, .chunk = {4}};
-  const auto read_all = [](const Hdf5Chunks& chunks) {
-    for (int row = 0; row < 12; ++row) {
-      float value = -1;
-      chunks.read_row(row, std::as_writable_bytes(std::span(&value, 1)));
-      EXPECT_EQ(value, static_cast<float>(row));
-    }
-  };
-  const Hdf5Chunks all(layout, fetch, "x", 3 * 300);
-  read_all(all);
-  read_all(all);
-  EXPECT_EQ(fetched, 3);
-  const Hdf5Chunks most(layout, fetch, "x", 48);  // of their elements, but not of their entries
-  read_all(most);
-  read_all(most);
-  EXPECT_EQ(fetched, 3 + 6);
-  const Hdf5Chunks one(layout, fetch, "x", 1);
-  read_all(one);
-  read_all(one);
-  EXPECT_EQ(fetched, 3 + 6 + 6);
-}
-
 }  // namespace
 }  // namespace troupe

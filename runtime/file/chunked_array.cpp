@@ -1,7 +1,12 @@
-#include "runtime/file/hdf5_chunks.h"
+#include "runtime/file/chunked_array.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "runtime/error.h"
+#include "runtime/world/memory_limit.h"
 
 namespace troupe {
 namespace {
@@ -14,12 +19,18 @@ std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
 
 }  // namespace
 
-Hdf5Chunks::Hdf5Chunks(hdf5::SetLayout layout, Fetch fetch, std::string origin,
-                       std::size_t cache_bytes)
-    : layout_(std::move(layout)),
-      fetch_(std::move(fetch)),
-      origin_(std::move(origin)),
-      cache_bytes_(cache_bytes) {
+std::optional<std::vector<std::int64_t>> chunk_sizes(std::span<const std::uint64_t> sizes,
+                                                     DType dtype) {
+  std::uint64_t left = most_chunk_bytes / size_of(dtype);  // divided: nothing overflows
+  for (const std::uint64_t size : sizes) {
+    if (size == 0 || size > left) return std::nullopt;
+    left /= size;
+  }
+  return std::vector<std::int64_t>(sizes.begin(), sizes.end());
+}
+
+ChunkedArray::ChunkedArray(ChunkedLayout layout, Read read, std::size_t cache_bytes)
+    : layout_(std::move(layout)), read_(std::move(read)), cache_bytes_(cache_bytes) {
   auto chunk_stride = static_cast<std::int64_t>(size_of(layout_.dtype));
   std::int64_t row_stride = chunk_stride;
   for (int axis = layout_.shape.rank() - 1; axis >= 0; --axis) {
@@ -32,13 +43,13 @@ Hdf5Chunks::Hdf5Chunks(hdf5::SetLayout layout, Fetch fetch, std::string origin,
   }
 }
 
-std::size_t Hdf5Chunks::row_bytes() const { return static_cast<std::size_t>(row_strides_[0]); }
+std::size_t ChunkedArray::row_bytes() const { return static_cast<std::size_t>(row_strides_[0]); }
 
-std::size_t Hdf5Chunks::chunk_bytes() const {
+std::size_t ChunkedArray::chunk_bytes() const {
   return static_cast<std::size_t>(chunk_strides_[0] * layout_.chunk[0]);
 }
 
-Hdf5Chunks::Chunk Hdf5Chunks::unpacked(const Place& place) const {
+ChunkedArray::Chunk ChunkedArray::chunk_at(const Place& place) const {
   std::int64_t number = 0;
   Place first{};
   for (int axis = 0; axis < shape().rank(); ++axis) {
@@ -52,10 +63,7 @@ Hdf5Chunks::Chunk Hdf5Chunks::unpacked(const Place& place) const {
       return kept->second->second;
     }
   }
-  Stored stored = fetch_(first);
-  auto chunk = std::make_shared<const std::vector<std::byte>>(
-      hdf5::unfiltered(std::move(stored.bytes), layout_.filters, stored.skipped, chunk_bytes(),
-                       size_of(dtype()), origin_));
+  auto chunk = std::make_shared<const std::vector<std::byte>>(read_(first));
   const std::lock_guard lock(mutex_);
   if (kept_.contains(number)) return chunk;  // another thread was faster
   recent_.emplace_front(number, chunk);
@@ -69,7 +77,8 @@ Hdf5Chunks::Chunk Hdf5Chunks::unpacked(const Place& place) const {
 }
 
 // Copies what the chunk at `place` has of the row, from this axis on.
-void Hdf5Chunks::copy(const Place& place, int axis, const std::byte* chunk, std::byte* row) const {
+void ChunkedArray::copy(const Place& place, int axis, const std::byte* chunk,
+                        std::byte* row) const {
   if (axis == shape().rank()) {
     std::memcpy(row, chunk, size_of(dtype()));
     return;
@@ -86,18 +95,37 @@ void Hdf5Chunks::copy(const Place& place, int axis, const std::byte* chunk, std:
     copy(place, axis + 1, chunk + i * chunk_strides_[at(axis)], row + i * row_strides_[at(axis)]);
 }
 
-void Hdf5Chunks::read_row(std::int64_t row, std::span<std::byte> out) const {
+void ChunkedArray::read_row(std::int64_t row, std::span<std::byte> out) const {
   Place place{};
   place[0] = row / layout_.chunk[0];
   const std::int64_t within = row % layout_.chunk[0] * chunk_strides_[0];
   while (true) {
-    const Chunk chunk = unpacked(place);
+    const Chunk chunk = chunk_at(place);
     copy(place, 1, chunk->data() + within, out.data());
     int axis = shape().rank() - 1;  // the next chunk of the row
     while (axis > 0 && ++place[at(axis)] == grid_[at(axis)]) place[at(axis--)] = 0;
     if (axis <= 0) break;
   }
   if (layout_.swapped) swap_bytes(out, size_of(dtype()));
+}
+
+Tensor ChunkedArray::read_all(const std::string& origin) const {
+  Tensor all = memory_for(shape(), dtype(), origin);
+  const std::size_t row = row_bytes();
+  for (std::int64_t i = 0; i < all.dim(0); ++i)
+    read_row(i, {all.raw() + static_cast<std::size_t>(i) * row, row});
+  return all;
+}
+
+Tensor memory_for(const Shape& shape, DType dtype, const std::string& origin) {
+  const auto elements = static_cast<std::uint64_t>(shape.element_count());
+  const MemoryLimit limit = memory_limit();
+  if (elements > limit.bytes / size_of(dtype))
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{}: it has {} elements of {}, but {} has a memory of {} bytes", origin,
+                            elements, name_of(dtype), limit.holder, limit.bytes),
+                "store samples in chunks, which are read one by one");
+  return Tensor::empty(shape, dtype, Device::cpu());
 }
 
 void swap_bytes(std::span<std::byte> elements, std::size_t element_bytes) {
