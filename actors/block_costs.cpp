@@ -13,6 +13,7 @@
 #include "ops/backend.h"
 #include "ops/nn/network.h"
 #include "ops/on_device.h"
+#include "runtime/device/own_stream.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -31,10 +32,17 @@ struct MemoryReadings {
   std::vector<std::size_t> saved, working, deferred;
 };
 
+/// When all that was given to the stream is done.
+Clock::time_point time_after(const Stream& stream) {
+  synchronize(stream);
+  return Clock::now();
+}
+
 std::size_t above(std::size_t high, std::size_t low) { return high > low ? high - low : 0; }
 
 /// Of a block and one micro-batch that went forward.
 struct WayBack {
+  const Stream& stream;
   Network& block;
   ForwardPass& pass;
   Tensor grad;
@@ -42,25 +50,25 @@ struct WayBack {
   CachingAllocator& allocator;
 
   void at_once(BlockCosts& costs, MemoryReadings& memory) {
-    const auto begin = Clock::now();
+    const auto begin = time_after(stream);
     const Tensor dx = block.backward(pass, grad);
-    costs.backward = std::min(costs.backward, Clock::now() - begin);
+    costs.backward = std::min(costs.backward, time_after(stream) - begin);
     memory.working.push_back(above(allocator.counters().peak_bytes, before + memory.saved.back()));
   }
 
   void in_halves(BlockCosts& costs, MemoryReadings& memory) {
-    const auto begin = Clock::now();
+    const auto begin = time_after(stream);
     const Tensor dx = block.backward_inputs(pass, grad);
-    const auto middle = Clock::now();
+    const auto middle = time_after(stream);
     // The second half may read the given gradient. Within a stage that is dx of the next block,
     // whose first layer also keeps this block's output. A stage keeps neither for its last block,
     // so its deferred bytes are slightly overestimated.
     const std::size_t handed_on = dx.defined() ? dx.bytes() : 0;
     memory.deferred.push_back(above(allocator.counters().in_use_bytes, before + handed_on));
-    const auto resumed = Clock::now();
+    const auto resumed = time_after(stream);
     block.backward_weights(pass);
     costs.input_gradient = std::min(costs.input_gradient, middle - begin);
-    costs.backward = std::min(costs.backward, middle - begin + (Clock::now() - resumed));
+    costs.backward = std::min(costs.backward, middle - begin + (time_after(stream) - resumed));
   }
 };
 
@@ -72,15 +80,16 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
   const Device device = stream.device;
   (void)backend(device).take_scratch_peak(device.index);
   const std::size_t before = allocator.counters().in_use_bytes;
-  const auto begin = Clock::now();
+  const auto begin = time_after(stream);
   auto pass = block.forward(x, RandomKey{}, !first_block);
   Tensor y = pass->result();
-  const auto middle = Clock::now();
+  const auto middle = time_after(stream);
   const std::size_t after_forward = allocator.counters().in_use_bytes;
   costs.output_bytes = y.bytes();
   costs.forward = std::min(costs.forward, middle - begin);
   memory.saved.push_back(above(after_forward, before));
-  WayBack back{block, *pass, zeros(stream, y.shape(), y.dtype(), y.layout()), before, allocator};
+  WayBack back{stream, block,    *pass, zeros(stream, y.shape(), y.dtype(), y.layout()),
+               before, allocator};
   in_halves ? back.in_halves(costs, memory) : back.at_once(costs, memory);
   costs.scratch_bytes =
       std::max(costs.scratch_bytes, backend(device).take_scratch_peak(device.index));
@@ -160,8 +169,10 @@ void Measurement::measure_next(std::size_t count) {
 }  // namespace
 
 std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
-                                       DType dtype, Stream stream, std::int64_t samples,
+                                       DType dtype, Stream like, std::int64_t samples,
                                        int repetitions) {
+  const OwnStream own(like);
+  const Stream& stream = own.get();
   Measurement measurement{.model = model,
                           .sample = sample,
                           .dtype = dtype,

@@ -30,9 +30,9 @@ struct BlockCosts {
 /// the machine affects all of them. It runs blocks with 64 MiB of weights at a time, so that no
 /// process holds a whole large model. Every second repetition runs the halves of the backward pass
 /// separately, so there are at least two repetitions. After two repetitions, it ends when three
-/// seconds have passed.
+/// seconds have passed. Computes on a stream like the given one.
 std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
-                                       DType dtype, Stream stream, std::int64_t samples,
+                                       DType dtype, Stream like, std::int64_t samples,
                                        int repetitions);
 
 /// Partitions blocks of these costs into `parts` sequences of consecutive blocks, each of at least

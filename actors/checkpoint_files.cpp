@@ -1,5 +1,7 @@
 #include "actors/checkpoint_files.h"
 
+#include "runtime/device/own_stream.h"
+
 namespace troupe {
 
 namespace {
@@ -8,7 +10,8 @@ std::vector<ShardContent> contents(const std::vector<Snapshot>& snapshots) {
   std::vector<ShardContent> shards;
   shards.reserve(snapshots.size());
   for (const Snapshot& snapshot : snapshots) {
-    const StatePtr state = on_cpu({.device = snapshot.state->weights.device()}, snapshot.state);
+    const OwnStream stream({.device = snapshot.state->weights.device()});
+    const StatePtr state = on_cpu(stream.get(), snapshot.state);
     shards.push_back(
         {static_cast<int>(snapshot.stage), named_tensors(*snapshot.spec, *state, true)});
   }

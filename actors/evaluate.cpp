@@ -4,16 +4,19 @@
 #include "ops/loss.h"
 #include "ops/nn/network.h"
 #include "ops/on_device.h"
+#include "runtime/device/own_stream.h"
 
 namespace troupe {
 
 Evaluation evaluate(const PipelineOptions& options, const TensorSource& weights) {
   check_loss(options);
+  const OwnStream own(options.stream);
+  const Stream& stream = own.get();
   Model model = model_of(options);
   const std::size_t blocks = model.blocks.size();
-  Network network(std::move(model), 0, blocks, options.dtype, options.stream);
-  network.use(on_device(options.stream, state_from(network.spec(), options.dtype, weights, 0,
-                                                   /*optimizer_state=*/{}, /*strict=*/true)));
+  Network network(std::move(model), 0, blocks, options.dtype, stream);
+  network.use(on_device(stream, state_from(network.spec(), options.dtype, weights, 0,
+                                           /*optimizer_state=*/{}, /*strict=*/true)));
 
   const Dataset& data = options.data.dataset;
   const BatchMaker maker(
@@ -28,9 +31,9 @@ Evaluation evaluate(const PipelineOptions& options, const TensorSource& weights)
     for (const MicroBatchSamples& samples : sampler.micro_batches(step, 0)) {
       const Batch batch = maker.make(samples);
       const LossOutput loss =
-          loss_of(options.stream, options.loss, network.evaluate(batch.samples), batch.targets, 1.0,
+          loss_of(stream, options.loss, network.evaluate(batch.samples), batch.targets, 1.0,
                   /*training=*/false);
-      const LossTotals totals = read_totals(options.stream, loss);
+      const LossTotals totals = read_totals(stream, loss);
       result.loss += totals.loss_sum;
       correct += totals.correct;
       result.count += batch.samples.dim(0);

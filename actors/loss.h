@@ -1,12 +1,13 @@
 #pragma once
 #include "actors/messages.h"
 #include "ops/loss.h"
+#include "runtime/device/own_stream.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
 
 struct LossOptions {
-  Stream stream;
+  Stream stream;  ///< what its own stream is like
   LossFunction function = {};
 };
 
@@ -26,10 +27,12 @@ class Loss final : public Actor {
   Output<Score> score{this, "score", Connection::optional};
 
   ActionLabel act() override;
+  DeviceStream* stream() const override { return stream_.device_stream(); }
   std::string refusal(const InputPort& port, const Actor& sender) const override;
 
  private:
   LossOptions options_;
+  OwnStream stream_;
 };
 
 }  // namespace troupe

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "actors/gradient_tree.h"
@@ -44,11 +45,27 @@ struct OutputGradient {
 
 /// Loss → monitor: one micro-batch's share of the loss.
 struct Score {
-  double loss_sum = 0;                      ///< over the micro-batch's samples
-  std::optional<std::int64_t> correct = 0;  ///< none for a loss without accuracy
+  struct Numbers {
+    double loss_sum = 0;                      ///< over the micro-batch's samples
+    std::optional<std::int64_t> correct = 0;  ///< none for a loss without accuracy
+    static void members(auto& self, auto& visit) {
+      visit(self.loss_sum);
+      visit(self.correct);
+    }
+  };
+  Tensor totals;     ///< as LossOutput::totals, in the CPU's memory
+  Tensor partners;   ///< the totals for Targets::partners of mixed samples
+  double share = 1;  ///< as in Targets
+  bool has_accuracy = true;
+
+  static Score of(const Numbers& numbers);
+  /// Reads the tensors: for the receiver, where they are complete.
+  Numbers numbers() const;
+  /// Another process gets the numbers themselves: they fit beside the header.
   static void members(auto& self, auto& visit) {
-    visit(self.loss_sum);
-    visit(self.correct);
+    Numbers numbers = self.numbers();
+    visit(numbers);
+    if constexpr (!std::is_const_v<std::remove_reference_t<decltype(self)>>) self = of(numbers);
   }
 };
 

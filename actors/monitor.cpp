@@ -9,8 +9,8 @@
 namespace troupe {
 namespace {
 
-Score total(const std::vector<std::optional<Score>>& parts) {
-  Score total;
+Score::Numbers total(const std::vector<std::optional<Score::Numbers>>& parts) {
+  Score::Numbers total;
   for (const auto& part : parts) {
     total.loss_sum += part->loss_sum;
     if (total.correct && part->correct)
@@ -95,7 +95,7 @@ ActionLabel Monitor::act() {
     --sum.missing;
     sum.samples += header.samples;
   }
-  part = *held;
+  part = held->numbers();
   if (header.key.purpose == Purpose::evaluate && options_.on_evaluation_progress)
     options_.on_evaluation_progress({header.key.step + 1, sum.samples, options_.test_count});
   report_whole_steps();
@@ -153,7 +153,7 @@ void Monitor::report_whole_steps() {
     const Scores::Sum sum = std::move(found->second);
     scores_.sums.erase(found);
     ++scores_.reported;
-    const Score all = total(sum.parts);
+    const Score::Numbers all = total(sum.parts);
     const auto samples = static_cast<double>(sum.samples);
     std::optional<double> accuracy;
     if (all.correct) accuracy = static_cast<double>(*all.correct) / samples;
@@ -185,7 +185,7 @@ void Monitor::report_evaluation() {
                 fmt::format("the evaluation after step {} has {} of {} samples", step, sum.samples,
                             options_.test_count));
   static_cast<void>(lap());  // the time of the next step begins here
-  const Score all = total(sum.parts);
+  const Score::Numbers all = total(sum.parts);
   const Evaluation evaluation{step, all.loss_sum / static_cast<double>(sum.samples), all.correct,
                               sum.samples};
   scores_.evaluations.push_back(evaluation);

@@ -34,7 +34,7 @@ struct EvaluationProgress {
 /// continues with them.
 struct Scores {
   struct Sum {
-    std::vector<std::optional<Score>> parts;  ///< by micro-batch
+    std::vector<std::optional<Score::Numbers>> parts;  ///< by micro-batch
     std::uint32_t missing = 0;
     std::int64_t samples = 0;  ///< of the parts that have arrived
   };

@@ -18,6 +18,9 @@
 namespace troupe {
 namespace {
 
+// Of a score: one tensor, or two of mixed samples, in the smallest blocks that the allocator has.
+constexpr std::size_t score_bytes = std::size_t{2} * 256;
+
 // Micro-batches a loader may have sent beyond those that the first stage works on.
 constexpr std::uint32_t ahead = 2;
 
@@ -54,9 +57,8 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
   for (const BucketBytes& bucket : buckets) program.buckets.push_back(bucket.blocks);
   ProgramFactory factory = network_program(std::move(program));
   if (options.around)
-    factory.make = [around = options.around, stage, make = std::move(factory.make)] {
-      return around(stage, make());
-    };
+    factory.make = [around = options.around, stage, make = std::move(factory.make)](
+                       const Stream& on) { return around(stage, make(on)); };
   return {.program = std::move(factory),
           .schedule = schedule_of(options, stage),
           .stage = stage,
@@ -186,7 +188,7 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
     connect_writer(graph, options, common, column, s);
   }
   graph.connect(column.loss, &Loss::score, common.monitor, &Monitor::score,
-                column.each(64, sizeof(Score)));
+                column.each(64, score_bytes));
 }
 
 /// Adds the reducers of a bucket of a stage and connects them; returns the reducer of each replica.

@@ -27,7 +27,7 @@ Tensor chunk_of(const Tensor& tensor, std::size_t index, std::size_t count) {
 
 }  // namespace
 
-Reducer::Reducer(ReducerOptions options) : options_(std::move(options)) {
+Reducer::Reducer(ReducerOptions options) : options_(std::move(options)), stream_(options_.stream) {
   const auto& shares = options_.shares;
   replicas_ = std::accumulate(shares.begin(), shares.end(), 0u);
   first_replica_ = std::accumulate(
@@ -136,8 +136,8 @@ Reducer::Step Reducer::opened(const Header& header) const {
   const KernelTable& table = kernels(options_.stream.device, options_.dtype);
   const std::uint32_t count = header.micro_batches;
   Step step{.header = header,
-            .own = GradientTree(count, table, options_.stream),
-            .chunk = GradientTree(count, table, options_.stream),
+            .own = GradientTree(count, table, stream_.get()),
+            .chunk = GradientTree(count, table, stream_.get()),
             .statistics = std::vector<Tensor>(options_.bucket == 0 ? count : 0),
             .partials = {},
             .chunks = std::vector<Tensor>(options_.shares.size()),
@@ -157,7 +157,7 @@ void Reducer::take_gradient() {
   Step& step = open(held.header);
   const std::uint32_t micro_batch = held.header.key.micro_batch;
   if (options_.bucket == 0) step.statistics.at(micro_batch) = held->statistics;
-  step.own.add(micro_batch, on_device(options_.stream, held->weights));
+  step.own.add(micro_batch, on_device(stream_.get(), held->weights));
   ++step.taken;
   gradient.release(held);
 }
@@ -191,8 +191,7 @@ void Reducer::take_partial() {
   Step& step = open(held.header);
   for (std::size_t i = 0; i < held->statistics.size(); ++i)
     step.statistics.at(held->first + i) = held->statistics[i];
-  for (const auto& [place, sum] : held->sums)
-    step.chunk.add(place, on_device(options_.stream, sum));
+  for (const auto& [place, sum] : held->sums) step.chunk.add(place, on_device(stream_.get(), sum));
   step.partials.push_back(std::move(held));
 }
 
@@ -219,7 +218,7 @@ Tensor Reducer::assembled(const Step& step) const {
   if (others() == 0) return *step.own.sum();
   std::int64_t elements = 0;
   for (const Tensor& part : step.chunks) elements += part.defined() ? part.element_count() : 0;
-  const Stream& stream = options_.stream;
+  const Stream& stream = stream_.get();
   Tensor whole = Tensor::empty(Shape{elements}, options_.dtype, stream.device);
   std::int64_t begin = 0;
   for (const Tensor& part : step.chunks) {

@@ -7,13 +7,14 @@
 #include "actors/gradient_tree.h"
 #include "actors/messages.h"
 #include "actors/timeline.h"
+#include "runtime/device/own_stream.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
 
 struct ReducerOptions {
   DType dtype = DType::f32;
-  Stream stream;
+  Stream stream;  ///< what its own stream is like
   /// Replicas per reducer of the stage, in order; there is one reducer per process that has
   /// replicas.
   std::vector<std::uint32_t> shares = {1};
@@ -53,6 +54,7 @@ class Reducer final : public Actor {
 
   bool ready() const override { return next().has_value(); }
   ActionLabel act() override;
+  DeviceStream* stream() const override { return stream_.device_stream(); }
   /// The sums of the open step exist only here: without them the step starts again.
   bool restarts_step() const override { return true; }
   void restore(const CommittedState& state, std::uint32_t steps) override;
@@ -98,6 +100,7 @@ class Reducer final : public Actor {
   bool can_finish(const Step& step) const;
 
   ReducerOptions options_;
+  OwnStream stream_;
   std::uint32_t first_replica_ = 0, replicas_ = 0;            ///< own first one; all of the stage
   std::vector<std::unique_ptr<Output<PartialGradient>>> to_;  ///< by reducer; null: this one
   std::map<std::uint32_t, Step> open_;

@@ -9,7 +9,8 @@
 
 namespace troupe {
 
-Stage::Stage(StageOptions options) : options_(std::move(options)) {
+Stage::Stage(StageOptions options)
+    : options_(std::move(options)), stream_(options_.program.stream) {
   options_.optimizer.check();
   if (options_.staleness > 0 && !options_.micro_batches)
     throw Error(ErrorCode::bad_options,
@@ -22,7 +23,7 @@ Stage::Stage(StageOptions options) : options_(std::move(options)) {
 
 StageProgram& Stage::program() {
   if (program_) return *program_;
-  program_ = options_.program();
+  program_ = options_.program(stream_.get());
   if (program_->ranges() != 1)
     throw Error(ErrorCode::bad_options,
                 fmt::format("the program of stage {} has {} ranges of blocks", options_.stage,

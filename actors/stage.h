@@ -10,6 +10,7 @@
 #include "actors/stage_program.h"
 #include "ops/optim/learning_rate.h"
 #include "ops/optim/optimizers.h"
+#include "runtime/device/own_stream.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
@@ -73,6 +74,7 @@ class Stage final : public Actor {
   }
   ActionLabel act() override;
   Waiting waiting() const override;
+  DeviceStream* stream() const override { return stream_.device_stream(); }
   bool votes() const override { return true; }
   void on_commit(const Commit& commit) override;
   void restore(const CommittedState& state, std::uint32_t steps) override;
@@ -142,6 +144,7 @@ class Stage final : public Actor {
   std::vector<Tensor> gradients() const;
 
   StageOptions options_;
+  OwnStream stream_;
   std::unique_ptr<StageProgram> program_;
   std::uint32_t step_ = 0;  ///< the open step = number of committed steps
   std::vector<std::unique_ptr<Output<Gradient>>> more_gradients_;  ///< of buckets 1, 2, …

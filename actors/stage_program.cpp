@@ -32,13 +32,13 @@ std::vector<std::vector<std::size_t>> bucket_begins(const std::vector<BlockRange
 
 class NetworkProgram final : public StageProgram {
  public:
-  explicit NetworkProgram(const NetworkProgramOptions& options)
-      : network_(make_network(options)),
+  NetworkProgram(const NetworkProgramOptions& options, const Stream& stream)
+      : network_(make_network(options, stream)),
         bucket_begins_(bucket_begins(network_.ranges(), options.buckets)),
         spec_(std::make_shared<const StateSpec>(network_.spec())) {
-    network_.use(on_device(
-        options.stream,
-        options.initial ? options.initial : initial_state(*spec_, options.dtype, options.seed)));
+    network_.use(on_device(stream, options.initial
+                                       ? options.initial
+                                       : initial_state(*spec_, options.dtype, options.seed)));
   }
 
   void use(StatePtr state) override { network_.use(std::move(state)); }
@@ -89,12 +89,12 @@ class NetworkProgram final : public StageProgram {
     std::size_t range = 0;
     bool input_half_done = false;
   };
-  static Network make_network(const NetworkProgramOptions& options) {
+  static Network make_network(const NetworkProgramOptions& options, const Stream& stream) {
     Model model = options.model.make(options.samples, options.dtype);
     std::vector<BlockRange> ranges = options.blocks;
     if (ranges.empty()) ranges.emplace_back();
     for (BlockRange& range : ranges) range = range.within(model.blocks.size());
-    return Network(std::move(model), ranges, options.dtype, options.stream);
+    return Network(std::move(model), ranges, options.dtype, stream);
   }
 
   Network network_;
@@ -115,8 +115,11 @@ ProgramFactory network_program(NetworkProgramOptions options) {
   }
   const std::size_t buckets =
       std::max({options.buckets.size(), options.blocks.size(), std::size_t{1}});
-  ProgramFactory factory(
-      [options = std::move(options)] { return std::make_unique<NetworkProgram>(options); });
+  const Stream stream = options.stream;
+  ProgramFactory factory([options = std::move(options)](const Stream& on) {
+    return std::make_unique<NetworkProgram>(options, on);
+  });
+  factory.stream = stream;
   factory.buckets = static_cast<std::uint32_t>(buckets);
   factory.part = part;
   return factory;

@@ -72,17 +72,26 @@ struct ModelPart {
 
 /// Makes a program: one for each incarnation of an actor.
 struct ProgramFactory {
-  ProgramFactory() = default;
-  template <class Make>
-  ProgramFactory(Make make) requires std::is_invocable_v<const Make&> : make(std::move(make)) {}
-  std::unique_ptr<StageProgram> operator()() const { return make(); }
+  using Make = std::function<std::unique_ptr<StageProgram>(const Stream& stream)>;
 
-  std::function<std::unique_ptr<StageProgram>()> make;
+  ProgramFactory() = default;
+  template <class F>
+  ProgramFactory(F make) requires std::is_invocable_v<const F&, const Stream&>
+      : make(std::move(make)) {}
+  /// For programs that compute on the CPU.
+  template <class F>
+  ProgramFactory(F make) requires std::is_invocable_v<const F&>
+      : make([make = std::move(make)](const Stream&) { return make(); }) {}
+  std::unique_ptr<StageProgram> operator()(const Stream& on) const { return make(on); }
+
+  /// The program gives all of its work to the stream, which outlives it.
+  Make make;
+  Stream stream = {};                  ///< what the actor's own stream is like
   std::uint32_t buckets = 1;           ///< gradient buckets of a backward pass
   std::optional<ModelPart> part = {};  ///< if known, the stages of a graph must fit together
 };
 
-/// Blocks of a model as a program, which computes on the stream's device. Without `initial`,
+/// Blocks of a model as a program, which computes on a stream like this one. Without `initial`,
 /// parameters are drawn from the seed. Throws Error{bad_options} unless the buckets of each range
 /// add up to its blocks.
 struct NetworkProgramOptions {

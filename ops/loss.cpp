@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "ops/on_device.h"
+#include "ops/reference/loss.h"
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
 
@@ -74,10 +75,14 @@ Tensor class_weights(const Stream& stream, const LossFunction& loss) {
 
 LossOutput loss_of(const Stream& stream, const LossFunction& loss, const Tensor& outputs,
                    const Tensor& targets, double scale, bool training) {
-  if (loss.kind == LossKind::cross_entropy)
+  if (loss.kind == LossKind::cross_entropy) {
+    // A kernel of another device may not have run when the call returns, and so cannot throw.
+    if (stream.device != Device::cpu() && targets.dtype() == DType::i64 && outputs.rank() == 2)
+      reference::check_targets(targets, outputs.dim(1));
     return softmax_cross_entropy(stream, outputs, on_device(stream, targets), scale, training,
                                  training ? loss.label_smoothing : 0.0,
                                  training ? class_weights(stream, loss) : Tensor{});
+  }
   const Tensor wanted = on_device(stream, targets_for(loss, outputs, targets));
   const KernelTable& table = kernels(outputs.device(), outputs.dtype());
   const auto kernel = loss.kind == LossKind::mse ? table.squared_error : table.binary_cross_entropy;

@@ -1,5 +1,7 @@
 #include "ops/on_device.h"
 
+#include "runtime/device/device_stream.h"
+
 namespace troupe {
 namespace {
 
@@ -22,9 +24,15 @@ Tensor on_device(const Stream& stream, const Tensor& tensor, DType dtype) {
   return copied(stream, tensor, dtype, stream.device);
 }
 
-Tensor on_cpu(const Stream& stream, const Tensor& tensor) {
+Tensor to_cpu(const Stream& stream, const Tensor& tensor) {
   if (!tensor.defined() || tensor.device() == Device::cpu()) return tensor;
   return copied(stream, tensor, tensor.dtype(), Device::cpu());
+}
+
+Tensor on_cpu(const Stream& stream, const Tensor& tensor) {
+  Tensor copy = to_cpu(stream, tensor);
+  synchronize(stream);
+  return copy;
 }
 
 Tensor zeros(const Stream& stream, const Shape& shape, DType dtype, Layout layout) {

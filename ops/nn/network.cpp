@@ -333,7 +333,7 @@ Tensor Network::gradient_squares(const Optimizer& optimizer,
                        square);
     }
   }
-  return on_cpu(stream_, squares);
+  return to_cpu(stream_, squares);
 }
 
 void Network::fold(const std::vector<Tensor>& statistics, const Tensor& running) const {

@@ -94,8 +94,8 @@ class Network {
   Tensor evaluate(const Tensor& x, std::size_t range = 0);
 
   /// The sum of the squares of a reduced gradient for each parameter: f64 [parameters], in the
-  /// CPU's memory; 0 for those that the optimizer or the model freezes. The same bits for any
-  /// division into parts.
+  /// CPU's memory when the stream has come that far; 0 for those that the optimizer or the model
+  /// freezes. The same bits for any division into parts.
   Tensor gradient_squares(const Optimizer& optimizer, const std::vector<Tensor>& gradients) const;
   /// The next version: the optimizer's step on the reduced gradient, and `statistics` (one flat
   /// tensor for each micro-batch, in global order) folded into the buffers. The gradient may come

@@ -96,6 +96,8 @@ struct FiringRules {
   std::vector<InternalPlace> internal_places;
 };
 
+class DeviceStream;  // runtime/device/device_stream.h
+
 /// Work for an actor, handed to it by another thread through `poster()`.
 using Post = std::function<void(Actor&)>;
 
@@ -107,6 +109,12 @@ using Post = std::function<void(Actor&)>;
 /// releases and votes after `act()` has returned. If `act()` throws, the runtime creates the next
 /// incarnation with the graph's factory. The next incarnation gets the last committed state, and
 /// its neighbours resend the messages that the previous incarnation had not released.
+///
+/// An actor with a stream (`stream()`) returns before the work that it gave to a device is done.
+/// Its messages leave at once, with a fence, to actors that have streams themselves. All else, such
+/// as releases, votes and messages to other actors, leaves in order when the device has come that
+/// far. If the work fails, the actor fails as if `act()` had thrown. No handler of such an actor
+/// reads results of the device: it sends them to an actor without a stream.
 class Actor {
  public:
   Actor() = default;
@@ -121,6 +129,10 @@ class Actor {
   virtual ActionLabel act() = 0;
   /// Why `ready()` is false; used only to report how the actor spent its time.
   virtual Waiting waiting() const;
+
+  /// The actor's own stream, always the same one; null if its work is done when its functions
+  /// return.
+  virtual DeviceStream* stream() const { return nullptr; }
 
   /// A step was committed. The next incarnation of a failed actor receives the newest commit again.
   virtual void on_commit(const Commit&) {}
@@ -181,6 +193,9 @@ class Actor {
     std::vector<std::any> events;
     std::optional<ActorStatus> status;
 
+    bool empty() const {
+      return packets.empty() && credits.empty() && !vote && events.empty() && !status;
+    }
     void clear() {  // keeps memory for the next action
       packets.clear();
       credits.clear();

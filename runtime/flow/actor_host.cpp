@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
+#include "runtime/device/device_stream.h"
 #include "runtime/flow/faults.h"
 #include "runtime/transport/delivery_deferral.h"
 
@@ -39,17 +41,24 @@ void send_to(ActorHost* self, std::size_t actor, Message message) {
   self->send(hosted.addresses[actor].actor, std::move(message));
 }
 
+/// Whether the actor takes packets before their fences have passed: its stream waits for those of
+/// this one.
+bool takes_fences(const HostedActor& hosted, std::size_t actor) {
+  const Backend* backend = hosted.run->stream_backends[actor];
+  return backend && backend == hosted.run->stream_backends[hosted.index];
+}
+
 void send_packet(ActorHost* self, std::size_t to, Packet packet) {
   packet.header.receiver = self->state.addresses[to].incarnation;
+  if (packet.fence && !takes_fences(self->state, to)) packet.fence.reset();  // it has passed
   send_to(self, to, std::move(packet));
 }
 
 /// Sends packets, then credits, then reports to the supervisor. Returns whether a packet went to an
 /// actor of this process that sends to another process.
-bool send_effects(ActorHost* self) {
+bool dispatch(ActorHost* self, RuntimeAccess::Effects& effects) {
   HostedActor& hosted = self->state;
   RunState& run = *hosted.run;
-  RuntimeAccess::Effects& effects = RuntimeAccess::effects(*hosted.actor);
   bool feeds_sender_away = false;
   for (Packet& packet : effects.packets) {
     const std::size_t to = run.graph.edges()[packet.header.edge].to;
@@ -72,6 +81,33 @@ bool send_effects(ActorHost* self) {
   }
   effects.clear();
   return feeds_sender_away;
+}
+
+/// The same for an actor with a stream: sends packets to actors that take their fence, and holds
+/// the rest back until it has passed.
+bool dispatch_behind(ActorHost* self, DeviceStream& stream, RuntimeAccess::Effects& effects) {
+  HostedActor& hosted = self->state;
+  const WorkPtr fence = stream.record();
+  RuntimeAccess::Effects at_once, behind = std::exchange(effects, {});
+  for (Packet& packet : std::exchange(behind.packets, {})) {
+    const auto& edge = hosted.run->graph.edges()[packet.header.edge];
+    packet.fence = fence;
+    RuntimeAccess::set_fence(*hosted.actor->outputs()[edge.output], packet.header, fence);
+    (takes_fences(hosted, edge.to) ? at_once : behind).packets.push_back(std::move(packet));
+  }
+  hosted.held_back.push_back({fence, std::move(behind)});
+  fence->then([weak = caf::actor_addr(self->address())](const Status&) {
+    if (auto strong = caf::actor_cast<caf::actor>(weak)) caf::anon_send(strong, FencePassed{});
+  });
+  return dispatch(self, at_once);
+}
+
+/// Dispatches what the actor's functions have left behind. Returns as dispatch().
+bool send_effects(ActorHost* self) {
+  RuntimeAccess::Effects& effects = RuntimeAccess::effects(*self->state.actor);
+  DeviceStream* stream = self->state.actor->stream();
+  if (!stream) return dispatch(self, effects);
+  return !effects.empty() && dispatch_behind(self, *stream, effects);
 }
 
 bool matches(const FaultOptions& fault, const std::string& actor, const ActionLabel& label) {
@@ -137,8 +173,9 @@ void count_held(HostedActor& hosted) {
 /// actors need the thread. In the latter cases a Resume continues.
 void run_actions(ActorHost* self) {
   HostedActor& hosted = self->state;
-  if (!hosted.started) return;  // a message came before Start, which has the addresses
-  send_effects(self);           // of the handler that called this
+  // A message may come before Start, which has the addresses.
+  if (!hosted.started || hosted.stops) return;
+  send_effects(self);  // of the handler that called this
   if (hosted.resumes) return;
   while (hosted.actor->ready() && !hosted.resumes) {
     if (act(self) && hosted.actor->ready()) {
@@ -197,6 +234,43 @@ void on_commit(ActorHost* self, const Commit& commit) { self->state.actor->on_co
 
 void on_posted_work(ActorHost* self, const PostedWork& posted) { posted.work(*self->state.actor); }
 
+void report_and_quit(ActorHost* self) {
+  HostedActor& hosted = self->state;
+  account_waiting(hosted, Clock::now());
+  for (const InputPort* port : hosted.actor->inputs())
+    hosted.report.dropped += RuntimeAccess::dropped(*port);
+  self->send(hosted.supervisor,
+             FinalReport{hosted.index, std::move(hosted.report), std::move(hosted.trace)});
+  self->quit();
+}
+
+// The fences of a stream pass in order, and so do the effects behind them leave.
+void on_fence_passed(ActorHost* self, const FencePassed&) {
+  HostedActor& hosted = self->state;
+  while (!hosted.held_back.empty() && hosted.held_back.front().fence->done()) {
+    HeldBack first = std::move(hosted.held_back.front());
+    hosted.held_back.pop_front();
+    first.fence->status().value();  // the actor fails if its work has
+    dispatch(self, first.effects);
+  }
+  if (hosted.stops && hosted.held_back.empty()) report_and_quit(self);
+}
+
+void on_stop(ActorHost* self, const Stop&) {
+  self->state.stops = true;
+  if (self->state.held_back.empty()) report_and_quit(self);
+}
+
+/// Whether the message waits for its fence: it has not left yet.
+bool is_held_back(const HostedActor& hosted, const Header& header) {
+  const auto is_it = [&](const Packet& packet) {
+    return packet.header.edge == header.edge && packet.header.slot == header.slot;
+  };
+  return std::ranges::any_of(hosted.held_back, [&](const HeldBack& one) {
+    return std::ranges::any_of(one.effects.packets, is_it);
+  });
+}
+
 void on_start(ActorHost* self, const Start& start) {
   HostedActor& hosted = self->state;
   hosted.addresses = *start.addresses;
@@ -216,7 +290,8 @@ void on_replaced(ActorHost* self, const Replaced& replaced) {
                                      replaced.address.incarnation);
     if (edges[id].to != replaced.actor || edges[id].from != hosted.index) continue;
     for (Packet& packet : RuntimeAccess::unreleased(*hosted.actor->outputs()[edges[id].output], id))
-      send_packet(self, replaced.actor, std::move(packet));
+      if (!is_held_back(hosted, packet.header))
+        send_packet(self, replaced.actor, std::move(packet));
   }
 }
 
@@ -231,16 +306,6 @@ auto handler(ActorHost* self, void (*handle)(ActorHost*, const Message&)) {
     });
     acting.store(false, std::memory_order_relaxed);
   };
-}
-
-void stop(ActorHost* self) {
-  HostedActor& hosted = self->state;
-  account_waiting(hosted, Clock::now());
-  for (const InputPort* port : hosted.actor->inputs())
-    hosted.report.dropped += RuntimeAccess::dropped(*port);
-  self->send(hosted.supervisor,
-             FinalReport{hosted.index, std::move(hosted.report), std::move(hosted.trace)});
-  self->quit();
 }
 
 std::size_t mailbox_bound(const Graph& graph, std::size_t actor) {
@@ -274,9 +339,9 @@ caf::behavior host_actor(ActorHost* self, std::shared_ptr<RunState> run, std::ui
       caf::anon_send(strong, PostedWork{std::move(work)});
   });
   return {
-      handler(self, on_packet),   handler(self, on_credit),      handler(self, on_resume),
-      handler(self, on_commit),   handler(self, on_posted_work), handler(self, on_start),
-      handler(self, on_replaced), [self](Stop) { stop(self); },
+      handler(self, on_packet),   handler(self, on_credit),       handler(self, on_resume),
+      handler(self, on_commit),   handler(self, on_posted_work),  handler(self, on_start),
+      handler(self, on_replaced), handler(self, on_fence_passed), handler(self, on_stop),
   };
 }
 

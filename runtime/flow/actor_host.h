@@ -3,13 +3,21 @@
 // name CAF: caf_base.h, local_messages.h, run_state.h, actor_host.*, process_supervisor.*,
 // orders.cpp and run.cpp.
 
+#include <deque>
 #include <memory>
 #include <vector>
 
 #include "runtime/flow/run_state.h"
 #include "runtime/flow/runtime_access.h"
+#include "runtime/work.h"
 
 namespace troupe::flow {
+
+/// Effects of an actor with a stream that leave when the fence has passed.
+struct HeldBack {
+  WorkPtr fence;
+  RuntimeAccess::Effects effects;
+};
 
 /// The state of an actor host: one incarnation of a graph's actor.
 struct HostedActor {
@@ -20,7 +28,9 @@ struct HostedActor {
   std::vector<ActorAddress> addresses;  ///< by actor
   std::uint32_t incarnation = 0;
   bool started = false;
-  bool resumes = false;  ///< a Resume is in flight; no action before it arrives
+  bool resumes = false;            ///< a Resume is in flight; no action before it arrives
+  bool stops = false;              ///< Stop has come; it ends when nothing is held back
+  std::deque<HeldBack> held_back;  ///< oldest first
   ActorReport report;
   std::vector<TraceEvent> trace;
   Clock::time_point since;  ///< report.time accounts for all time before

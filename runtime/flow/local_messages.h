@@ -35,6 +35,8 @@ struct PostedWork {
 };
 /// The actor continues after it has yielded its thread.
 struct Resume {};
+/// A fence of the actor's stream has passed.
+struct FencePassed {};
 struct Stop {};
 
 // To the process supervisor.
@@ -78,6 +80,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Start)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Replaced)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::PostedWork)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Resume)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::FencePassed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Stop)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Begin)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::EmittedEvents)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/device/device_stream.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
@@ -75,6 +76,12 @@ bool InputPort::full() const {
 Packet InputPort::take_packet() {
   Packet packet = std::move(queue_.front());
   queue_.pop_front();
+  if (!packet.fence) return packet;
+  // An actor without a stream gets a packet when its fence has passed.
+  if (packet.fence->done())
+    packet.fence->status().value();  // throws where the sender's work failed
+  else
+    owner_->stream()->wait(packet.fence, Awaits::results);
   return packet;
 }
 
@@ -111,6 +118,10 @@ void OutputPort::credit(const Credit& credit) {
     edge->slots[credit.slot].reset();
     ++edge->free;
   }
+}
+
+void OutputPort::set_fence(const Header& header, const std::shared_ptr<Work>& fence) {
+  std::ranges::find(edges_, header.edge, &Edge::id)->slots.at(header.slot)->fence = fence;
 }
 
 std::vector<Packet> OutputPort::unreleased(std::uint32_t edge_id) const {

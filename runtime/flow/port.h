@@ -16,6 +16,7 @@
 namespace troupe {
 
 class Actor;
+class Work;
 class RuntimeAccess;  // runtime/flow/runtime_access.h
 
 /// Whether a port works without an edge.
@@ -26,6 +27,8 @@ enum class Connection : std::uint8_t { required, optional };
 struct Packet {
   Header header;
   std::shared_ptr<const void> payload;
+  /// Of the sender's stream: the payload is complete when it has passed. Null: it is complete.
+  std::shared_ptr<Work> fence = {};
 };
 
 /// A slot that the receiver returns to the sender.
@@ -112,7 +115,8 @@ class Input : public InputPort {
   Input(Actor* owner, std::string name, Connection connection = Connection::required)
       : InputPort(owner, std::move(name), typeid(T), connection) {}
 
-  /// The oldest message; its slot stays occupied until `release`.
+  /// The oldest message; its slot stays occupied until `release`. The actor's stream, if it has
+  /// one, waits for the payload: what the actor does with it on that stream comes after.
   Held<T> take() {
     Packet packet = take_packet();
     return {packet.header, std::static_pointer_cast<const T>(std::move(packet.payload))};
@@ -142,6 +146,7 @@ class OutputPort {
   friend class RuntimeAccess;
   void attach(std::uint32_t edge, std::uint32_t slots);
   void credit(const Credit& credit);
+  void set_fence(const Header& header, const std::shared_ptr<Work>& fence);
   std::vector<Packet> unreleased(std::uint32_t edge) const;
 
   struct Edge {

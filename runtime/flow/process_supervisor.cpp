@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/device/device_stream.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
 
@@ -184,6 +185,8 @@ void spawn_first_incarnation(SupervisorActor* self, std::size_t actor) {
   auto made = supervisor.run->graph.make_actor(actor);
   made->begin_run();
   made->restore(nullptr, supervisor.run->options.steps.first);
+  if (const DeviceStream* stream = made->stream())
+    supervisor.run->stream_backends[actor] = stream->device().backend;
   spawn_host(self, actor, std::move(made));
   supervisor.run->directory.set(actor, {supervisor.hosts[actor], 0});
 }

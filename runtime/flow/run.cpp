@@ -53,21 +53,28 @@ void check_threads_start(int count) {
 
 /// Delivers one message after another, each to an actor that the seed selects among those with a
 /// message.
-void play(caf::actor_system& system, const caf::actor& supervisor, std::uint64_t seed,
+void play(caf::actor_system& system, const caf::actor& supervisor, const RunOptions& options,
           const std::function<bool()>& done) {
   auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
-  std::mt19937_64 random(seed);
-  while (scheduler.has_job()) {
-    if (seed != 0 && scheduler.jobs.size() > 1)
-      std::rotate(
-          scheduler.jobs.begin(),
-          scheduler.jobs.begin() + static_cast<std::ptrdiff_t>(random() % scheduler.jobs.size()),
-          scheduler.jobs.end());
-    scheduler.run_once();
-  }
+  std::mt19937_64 random(options.seed);
+  const auto outside = [&](bool idle) { return options.outside && options.outside(idle); };
+  const auto deliver_all = [&] {
+    do
+      while (scheduler.has_job()) {
+        if (options.seed != 0 && scheduler.jobs.size() > 1)
+          std::rotate(scheduler.jobs.begin(),
+                      scheduler.jobs.begin() +
+                          static_cast<std::ptrdiff_t>(random() % scheduler.jobs.size()),
+                      scheduler.jobs.end());
+        scheduler.run_once();
+        outside(false);
+      }
+    while (outside(true));
+  };
+  deliver_all();
   if (done()) return;
   caf::anon_send(supervisor, flow::Deadlocked{});
-  while (scheduler.has_job()) scheduler.run_once();
+  deliver_all();
 }
 
 /// By actor: whether it lives here and sends to another process. Under deterministic scheduling it
@@ -127,7 +134,8 @@ RunReport run(const Graph& graph, const RunOptions& options) {
       .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
       .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); },
       .sent = std::make_unique<std::atomic<std::uint64_t>[]>(graph.edges().size()),
-      .sends_away = senders_away(graph, placement, options.scheduling)});
+      .sends_away = senders_away(graph, placement, options.scheduling),
+      .stream_backends = std::vector<const Backend*>(graph.actors().size())});
   constexpr int others = 3;  // CAF's clock, its multiplexer, and one to spare
   if (options.scheduling == Scheduling::threads)
     check_threads_start(std::max(1, options.threads) + others);
@@ -141,7 +149,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
     const caf::actor supervisor = system.spawn(flow::process_supervisor, state);
     std::stop_callback on_stop(options.stop, [&] { caf::anon_send(supervisor, StopRequest{}); });
     if (options.scheduling == Scheduling::deterministic) {
-      play(system, supervisor, options.seed, ready);
+      play(system, supervisor, options, ready);
     } else {
       await_result(result, supervisor, *state);
     }

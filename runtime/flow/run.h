@@ -49,6 +49,9 @@ struct RunOptions {
   std::function<void(const FailureReport&)> on_failure;  ///< called on an actor thread
   Scheduling scheduling = Scheduling::threads;
   std::uint64_t seed = 0;  ///< 0: first come, first served
+  /// Under deterministic scheduling, called after each message: lets work outside of actors, such
+  /// as a device's, go on. `idle`: no message is left. Returns whether anything went on.
+  std::function<bool(bool idle)> outside = {};
 
   /// In a run over several processes (Graph::place) each calls `run` with the same graph and with
   /// options that differ only in `process`; `bridge` connects them.

@@ -62,7 +62,8 @@ class Directory {
   std::vector<ActorAddress> addresses_;
 };
 
-/// Constant during the run, except gauges, directory, faults_fired, sent and yielder.
+/// Constant during the run, except gauges, directory, faults_fired, sent, yielder and
+/// stream_backends.
 struct RunState {
   const Graph& graph;
   const RunOptions& options;
@@ -75,6 +76,9 @@ struct RunState {
   std::unique_ptr<std::atomic<std::uint64_t>[]> sent = {};  ///< messages that left here, by edge
   std::vector<bool> sends_away = {};  ///< by actor: lives here and sends to another process
   caf::actor yielder = {};            ///< yield_actor; set before any actor host starts
+  /// By actor: the backend of its stream; null if it has none or lives elsewhere. Set before any
+  /// actor host starts.
+  std::vector<const Backend*> stream_backends = {};
 };
 
 /// The actors of this process that hold messages, oldest first: "loss has held 2 messages since

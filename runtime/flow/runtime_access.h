@@ -49,6 +49,11 @@ class RuntimeAccess {
   }
   /// Frees a slot. A credit of an older incarnation is ignored.
   static void credit(OutputPort& port, const Credit& credit) { port.credit(credit); }
+  /// The fence of a message that was sent, for those that are sent again.
+  static void set_fence(OutputPort& port, const Header& header,
+                        const std::shared_ptr<Work>& fence) {
+    port.set_fence(header, fence);
+  }
   /// The receiver of `edge` was replaced: the messages that it had not released, oldest first.
   static std::vector<Packet> unreleased(const OutputPort& port, std::uint32_t edge) {
     return port.unreleased(edge);

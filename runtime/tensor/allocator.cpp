@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "runtime/device/block_uses.h"
 #include "runtime/tensor/backend.h"
 #include "runtime/tensor/out_of_memory.h"
 
@@ -31,6 +32,12 @@ std::size_t size_class(std::size_t bytes) {
 constexpr DeviceMemory cpu_memory{
     .allocate = [](std::size_t bytes) { return ::operator new(bytes, alignment, std::nothrow); },
     .release = [](void* block, std::size_t) { ::operator delete(block, alignment); }};
+
+/// Null where work is done when a call returns: what is freed there is in use no more.
+BlockUses* uses_on(Device device) {
+  const bool has_streams = device.backend && device.backend->block_uses;
+  return has_streams ? &device.backend->block_uses(device.index) : nullptr;
+}
 
 }  // namespace
 
@@ -86,9 +93,16 @@ void* CachingAllocator::allocate(std::size_t bytes) {
 
 void CachingAllocator::release(void* block, std::size_t bytes) noexcept {
   const std::size_t size = size_class(bytes);
+  bool known = true;  // what uses it still
+  try {
+    if (BlockUses* uses = uses_on(device_)) uses->freed(block);
+  } catch (...) {
+    known = false;  // it can only be released, which waits for all of them
+  }
   std::lock_guard lock(state_->mutex);
   state_->counters.in_use_bytes -= size;
   try {
+    if (!known) return memory_.release(block, size);
     state_->free_blocks[size].push_back(block);
     state_->counters.cached_bytes += size;
   } catch (const std::bad_alloc&) {  // no memory for the list: the block itself is some
@@ -109,7 +123,10 @@ void CachingAllocator::reset_peak() {
 void CachingAllocator::trim() {
   std::lock_guard lock(state_->mutex);
   for (auto& [size, blocks] : state_->free_blocks)
-    for (void* block : blocks) memory_.release(block, size);
+    for (void* block : blocks) {
+      memory_.release(block, size);
+      if (BlockUses* uses = uses_on(device_)) uses->forget(block);
+    }
   state_->free_blocks.clear();
   state_->counters.cached_bytes = 0;
 }

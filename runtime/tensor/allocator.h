@@ -19,7 +19,7 @@ struct AllocatorCounters {
 /// Where the blocks of an allocator come from. Thread-safe.
 struct DeviceMemory {
   void* (*allocate)(std::size_t bytes);  ///< aligned to 64 bytes; null when memory is out
-  void (*release)(void* block, std::size_t bytes);
+  void (*release)(void* block, std::size_t bytes);  ///< once no work on the device uses it
 };
 
 /// Keeps freed blocks by size class and hands them out again. Blocks are 64-byte aligned.

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,8 @@
 
 namespace troupe {
 
+class BlockUses;     // runtime/device/block_uses.h
+class DeviceStream;  // runtime/device/device_stream.h
 struct KernelTable;  // ops/kernels.h
 
 /// All that is particular to one kind of device. A Device points to its backend, so a new
@@ -26,6 +29,11 @@ struct Backend {
   /// The properties of the device that select algorithms and so affect bits, such as "intel with
   /// AVX-512". With another fingerprint, the same run may end with other weights.
   std::string (*fingerprint)();
+  /// Opens a stream of a device. Null where all work is done when a call returns, as on the CPU.
+  std::shared_ptr<DeviceStream> (*open_stream)(std::int16_t index) = nullptr;
+  /// Which streams use the blocks of the device's allocator; null without streams. It lives as long
+  /// as the process.
+  BlockUses& (*block_uses)(std::int16_t index) = nullptr;
 };
 
 }  // namespace troupe

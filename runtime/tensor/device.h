@@ -25,7 +25,7 @@ std::string to_string(Device device);  ///< "cpu", "cuda:0"
 struct Stream {
   Device device;
   int threads = 1;         ///< intra-op width on the CPU; results do not depend on it
-  void* handle = nullptr;  ///< the CUDA stream on a GPU; null on the CPU
+  void* handle = nullptr;  ///< a DeviceStream (runtime/device/); null on devices without streams
   /// To what convolutions and linear layers of f32 round the numbers that they multiply: f32 (not
   /// at all), or bf16. Sums, results and all other kernels stay in f32 (mixed precision: P.
   /// Micikevicius et al., "Mixed precision training", ICLR 2018).

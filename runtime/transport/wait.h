@@ -2,7 +2,7 @@
 #include <future>
 #include <memory>
 
-#include "runtime/transport/work.h"
+#include "runtime/work.h"
 
 namespace troupe {
 

@@ -264,7 +264,7 @@ TEST(LossByHand, SmoothsTheLabelsOfTrainingOnly) {
     loss.act();
     const auto effects = std::exchange(RuntimeAccess::effects(loss), {});
     const auto& score = *static_cast<const Score*>(effects.packets.back().payload.get());
-    EXPECT_NEAR(score.loss_sum, purpose == Purpose::train ? 0.25 * 20 : 0, 1e-6);
+    EXPECT_NEAR(score.numbers().loss_sum, purpose == Purpose::train ? 0.25 * 20 : 0, 1e-6);
   }
   EXPECT_THROW(Loss({.function = {.label_smoothing = 1}}), Error);
 }
@@ -287,7 +287,7 @@ TEST(MonitorByHand, ReportsInOrderAtTheCommitAndOnce) {
   attach(monitor);
   monitor.restore(nullptr, 0);
   const auto score = [&](MessageKey key, double loss) {
-    deliver(monitor.score, 0, key, Score{loss, 1});
+    deliver(monitor.score, 0, key, Score::of({loss, 1}));
     act_all(monitor);
   };
   const auto vote = [&] {
@@ -316,12 +316,12 @@ TEST(MonitorByHand, WantsTheTestSetWholeBeforeTheNextCommit) {
   Monitor monitor({.timeline = {.steps = 2, .steps_per_epoch = 1}, .test_count = 2});
   attach(monitor);
   monitor.restore(nullptr, 0);
-  deliver(monitor.score, 0, train_key(0, 0), Score{1, 1}, 1);
+  deliver(monitor.score, 0, train_key(0, 0), Score::of({1, 1}), 1);
   act_all(monitor);
   monitor.on_commit({.step = 0});
   std::exchange(RuntimeAccess::effects(monitor), {});
-  deliver(monitor.score, 0, test_key(0, 0), Score{1, 1}, 2);
-  deliver(monitor.score, 0, train_key(1, 0), Score{1, 1}, 1);
+  deliver(monitor.score, 0, test_key(0, 0), Score::of({1, 1}), 2);
+  deliver(monitor.score, 0, train_key(1, 0), Score::of({1, 1}), 1);
   act_all(monitor);
   EXPECT_FALSE(std::exchange(RuntimeAccess::effects(monitor), {}).vote);
 }

@@ -37,13 +37,13 @@ Tensor ones_there() {
 TEST(ForeignDeviceDeathTest, EndsTheProcessWhereTheHostReadsItsMemory) {
   const Tensor tensor = ones_there();
   EXPECT_DEATH([[maybe_unused]] volatile float read = *tensor.data<float>(),
-               "host code touched the memory of the foreign device outside of a kernel");
+               "host code touched the memory of a device outside of a kernel");
 }
 
 TEST(ForeignDeviceDeathTest, EndsTheProcessWhereTheHostWritesItsMemory) {
   const Tensor tensor = ones_there();
   EXPECT_DEATH(std::memset(tensor.raw(), 0, tensor.bytes()),
-               "host code touched the memory of the foreign device outside of a kernel");
+               "host code touched the memory of a device outside of a kernel");
 }
 
 std::string refusal(const std::function<void()>& call) {

@@ -7,6 +7,7 @@
 
 #include "../runtime/flow/memory_bridge.h"
 #include "actors/checkpoint_files.h"
+#include "delayed_device.h"
 #include "foreign_device.h"
 #include "ops/optim/sgd.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -85,6 +86,20 @@ TEST_F(ProcessesTest, OnAForeignDeviceMakeTheBitsOfOneOnTheCpu) {
     pipeline.stream.device = testing::foreign_device();
   };
   EXPECT_EQ(digest({.partition = {2, 2}, .replicas = 2, .adjust = there}, 4), one);
+}
+
+TEST_F(ProcessesTest, OnADelayedDeviceMakeTheBitsOfOneOnTheCpu) {
+  const std::string one = digest({.partition = {4}}, 1);
+  const auto there = [](PipelineOptions& pipeline) {
+    pipeline.stream.device = testing::delayed_device();
+  };
+  const TrainingRun run{.partition = {2, 2}, .replicas = 2, .adjust = there};
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const testing::DelayedWork work(seed, testing::Pace::thread);
+    EXPECT_EQ(digest(run, 4, seed), one);
+    EXPECT_EQ(digest(run, 2, seed, {{.actor = "stage/1/1", .step = 3, .micro_batch = 3}}), one);
+    EXPECT_THAT(testing::DelayedWork::violations(), ::testing::IsEmpty()) << "seed " << seed;
+  }
 }
 
 TEST_F(ProcessesTest, AnyScheduleMakesTheBitsOfOne) {

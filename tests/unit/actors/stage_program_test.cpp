@@ -22,7 +22,7 @@ std::unique_ptr<StageProgram> program_of(std::vector<BlockRange> blocks,
                           .samples = samples,
                           .blocks = std::move(blocks),
                           .seed = 3,
-                          .buckets = std::move(buckets)})();
+                          .buckets = std::move(buckets)})({});
 }
 
 Tensor numbers(const Shape& shape, std::uint64_t seed) {

@@ -8,6 +8,7 @@
 #include "ops/models/models.h"
 #include "ops/nn/network.h"
 #include "ops/optim/optimizers.h"
+#include "runtime/device/own_stream.h"
 #include "runtime/file/digest.h"
 
 namespace troupe::testing {
@@ -96,8 +97,8 @@ TrainingResult train(const TrainingRun& run) {
           if (Status refused = run.on_write(step); !refused) return refused;
         std::vector<NamedTensor> tensors;
         for (const Snapshot& snapshot : snapshots) {
-          const StatePtr state =
-              on_cpu({.device = snapshot.state->weights.device()}, snapshot.state);
+          const OwnStream stream({.device = snapshot.state->weights.device()});
+          const StatePtr state = on_cpu(stream.get(), snapshot.state);
           for (auto& tensor : named_tensors(*snapshot.spec, *state, true))
             tensors.push_back(std::move(tensor));
         }
@@ -116,7 +117,8 @@ TrainingResult train(const TrainingRun& run) {
                      .trace = run.trace,
                      .stop = run.stop,
                      .scheduling = run.scheduling,
-                     .seed = run.order};
+                     .seed = run.order,
+                     .outside = run.outside};
   options.on_failure = [&](const FailureReport& failure) { result.failures.push_back(failure); };
   result.report = troupe::run(build_pipeline(pipeline), options);
   if (!result.written.empty()) result.digest = digest(result.written.rbegin()->second);

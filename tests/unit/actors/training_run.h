@@ -34,7 +34,8 @@ struct TrainingRun {
   Scheduling scheduling = Scheduling::deterministic;
   int threads = 2;
   std::vector<FaultOptions> faults;
-  std::uint64_t order = 1;  ///< seed of the order in which messages are delivered
+  std::uint64_t order = 1;                 ///< seed of the order in which messages are delivered
+  std::function<bool(bool idle)> outside;  ///< as in RunOptions
   RestartBudget restarts;
   bool trace = false;
   std::function<std::unique_ptr<StageProgram>(std::size_t stage, std::unique_ptr<StageProgram>)>

@@ -99,7 +99,7 @@ class Counter : public Actor {
 };
 
 /// Adds one to each number.
-class Adder final : public Actor {
+class Adder : public Actor {
  public:
   Input<int> in{this, "in"};
   Output<int> out{this, "out"};
@@ -124,7 +124,7 @@ class Stutterer final : public Actor {
 };
 
 /// Emits a number, then ends the run.
-class Teller final : public Actor {
+class Teller : public Actor {
  public:
   bool ready() const override { return !told_; }
   ActionLabel act() override {

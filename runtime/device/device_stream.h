@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "runtime/tensor/device.h"
+#include "runtime/work.h"
+
+namespace troupe {
+
+/// What a stream waits for at a fence: for results that its own work takes, so that an error of
+/// theirs becomes its own, or only until memory is no longer used.
+enum class Awaits : std::uint8_t { results, memory };
+
+/// One stream of a device: work that is done in the order in which it was given, after the call
+/// that gave it has returned. Backend::open_stream opens one. Devices whose work is done when a
+/// call returns, such as the CPU, have none. Kernels find it in Stream::handle.
+///
+/// One owner gives it kernels (OwnStream). Any thread may call the functions below. Work that was
+/// given before the destructor is called still runs.
+class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
+ public:
+  explicit DeviceStream(Device device) : device_(device) {}
+  virtual ~DeviceStream() = default;
+  DeviceStream(const DeviceStream&) = delete;
+  DeviceStream& operator=(const DeviceStream&) = delete;
+
+  Device device() const { return device_; }
+  /// A fence: it ends when all work that was given before has run, with the error of what failed.
+  /// The fences of a stream end in their order. Where nothing was given since the last fence, it
+  /// may be that one.
+  virtual WorkPtr record() = 0;
+  /// Work that is given from now on runs after the fence, which is of a stream of the same backend,
+  /// has passed. The caller does not wait. If a fence that is awaited for its results ends with an
+  /// error, so do the fences that this stream records from now on.
+  virtual void wait(const WorkPtr& fence, Awaits what) = 0;
+  /// Blocks the caller until all work that was given before has run. Throws the error of what
+  /// failed. Not for handlers of actors, which must not block.
+  virtual void synchronize() = 0;
+
+ private:
+  Device device_;
+};
+
+/// The stream that a kernel gives its work to; null on a device that has none.
+inline DeviceStream* device_stream(const Stream& stream) {
+  return static_cast<DeviceStream*>(stream.handle);
+}
+
+/// Blocks until all work of the stream is done, as DeviceStream::synchronize; where calls return
+/// when they are done, there is nothing to wait for.
+inline void synchronize(const Stream& stream) {
+  if (DeviceStream* given_to = device_stream(stream)) given_to->synchronize();
+}
+
+}  // namespace troupe

@@ -1,0 +1,361 @@
+// Streams and fences of the delayed device, and whole pipelines on it: work that is not done when a
+// call returns. A missing wait is a violation, found by clocks.
+#include "delayed_device.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "actors/block_costs.h"
+#include "actors/evaluate.h"
+#include "actors/memory_bound.h"
+#include "ops/on_device.h"
+#include "runtime/device/own_stream.h"
+#include "training_run.h"
+
+namespace troupe {
+namespace {
+
+using testing::delayed_device;
+using testing::DelayedWork;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Pace;
+using testing::pipeline_of;
+using testing::reported;
+using testing::train;
+using testing::TrainingResult;
+using testing::TrainingRun;
+
+/// Two streams, whose work goes on by hand.
+class DelayedDevice : public ::testing::Test {
+ protected:
+  Tensor ones(const OwnStream& stream) {
+    Tensor result = Tensor::empty({5}, DType::f32, delayed_device());
+    table_.fill(stream.get(), 1.0, result);
+    return result;
+  }
+  Tensor relu(const OwnStream& stream, const Tensor& x) { return table_.relu(stream.get(), x); }
+  static void finish_all() {
+    while (DelayedWork::advance()) {
+    }
+  }
+
+  DelayedWork work_{1, Pace::by_hand};
+  OwnStream a_{Stream{.device = delayed_device()}}, b_{Stream{.device = delayed_device()}};
+  const KernelTable& table_ = kernels(delayed_device(), DType::f32);
+};
+
+TEST_F(DelayedDevice, ReportsAReadThatDoesNotWaitForTheWrite) {
+  const Tensor x = ones(a_);
+  relu(b_, x);
+  EXPECT_THAT(DelayedWork::violations(),
+              ElementsAre("relu: argument 2 on stream 1 is read, without waiting, what fill writes "
+                          "on stream 0"));
+}
+
+TEST_F(DelayedDevice, ReportsAWriteThatDoesNotWaitForARead) {
+  Tensor x = ones(a_);
+  const WorkPtr written = a_.device_stream()->record();
+  // Both results are kept: a block that one leaves to the other would order them.
+  const Tensor of_a = relu(a_, x);
+  b_.device_stream()->wait(written, Awaits::results);
+  const Tensor of_b = relu(b_, x);
+  EXPECT_THAT(DelayedWork::violations(), IsEmpty());
+  table_.fill(b_.get(), 2.0, x);
+  EXPECT_THAT(DelayedWork::violations(), ElementsAre(HasSubstr("what relu reads on stream 0")));
+}
+
+TEST_F(DelayedDevice, FindsNothingWhereTheStreamWaitsOrTheHostHasSeenTheFencePass) {
+  const Tensor x = ones(a_), y = ones(a_);
+  b_.device_stream()->wait(a_.device_stream()->record(), Awaits::results);
+  relu(b_, x);
+  const Tensor z = ones(a_);
+  const WorkPtr fence = a_.device_stream()->record();
+  while (!fence->done()) DelayedWork::advance();
+  relu(b_, z);
+  EXPECT_THAT(DelayedWork::violations(), IsEmpty());
+}
+
+TEST_F(DelayedDevice, LetsNoStreamPassAFenceThatItWaitsFor) {
+  ones(a_);
+  const WorkPtr first = a_.device_stream()->record();
+  b_.device_stream()->wait(first, Awaits::results);
+  const WorkPtr second = b_.device_stream()->record();
+  bool first_had_passed = false;
+  second->then([&](const Status&) { first_had_passed = first->done(); });
+  EXPECT_FALSE(first->done());
+  finish_all();
+  EXPECT_TRUE(second->done());
+  EXPECT_TRUE(first_had_passed);
+}
+
+TEST_F(DelayedDevice, FillsACopyInTheCpusMemoryWhenItsStreamHasComeThatFar) {
+  const Tensor here = to_cpu(a_.get(), ones(a_));
+  for (const float value : here.elements<float>()) EXPECT_TRUE(std::isnan(value));
+  synchronize(a_.get());
+  EXPECT_THAT(here.elements<float>(), Each(1.0f));
+}
+
+TEST_F(DelayedDevice, KeepsWhatItHasToCopyAndReportsAChangeOfIt) {
+  Tensor here = Tensor::zeros({4});
+  const Tensor there = on_device(a_.get(), here);
+  { const Tensor dropped = on_device(a_.get(), Tensor::zeros({4})); }
+  Tensor::zeros({4}).data<float>()[0] = 1;  // other memory, since the copy holds that one
+  here.data<float>()[0] = 1;
+  finish_all();
+  EXPECT_THAT(DelayedWork::violations(),
+              ElementsAre("copy: the host has changed what stream 0 had still to copy"));
+}
+
+TEST_F(DelayedDevice, ReusesAFreedBlockOnAnotherStreamAfterAllThatUsesIt) {
+  const std::byte* block = nullptr;
+  {
+    const Tensor x = ones(a_);
+    block = x.storage()->data();
+    b_.device_stream()->wait(a_.device_stream()->record(), Awaits::results);
+    relu(b_, x);
+  }
+  OwnStream c(Stream{.device = delayed_device()});
+  const Tensor reused = ones(c);
+  EXPECT_EQ(reused.storage()->data(), block);
+  EXPECT_THAT(DelayedWork::violations(), IsEmpty());
+  const WorkPtr of_a = a_.device_stream()->record(), of_b = b_.device_stream()->record();
+  bool after_both = false;
+  c.device_stream()->record()->then(
+      [&](const Status&) { after_both = of_a->done() && of_b->done(); });
+  finish_all();
+  EXPECT_TRUE(after_both);
+}
+
+TEST_F(DelayedDevice, PassesAnErrorToStreamsThatTakeResultsAndToNoOthers) {
+  OwnStream c(Stream{.device = delayed_device()});
+  ones(a_);
+  DelayedWork::fail_at_fence(1);
+  const WorkPtr failed = a_.device_stream()->record();
+  b_.device_stream()->wait(failed, Awaits::results);
+  c.device_stream()->wait(failed, Awaits::memory);
+  const WorkPtr of_b = b_.device_stream()->record(), of_c = c.device_stream()->record();
+  finish_all();
+  EXPECT_THAT(failed->status().error().what(), HasSubstr("the work of stream 0 has failed"));
+  EXPECT_FALSE(of_b->status());
+  EXPECT_TRUE(of_c->status());
+  EXPECT_THROW(synchronize(a_.get()), Error);
+}
+
+TEST_F(DelayedDevice, RefusesAStreamThatWasNotOpened) {
+  const Tensor x = ones(a_);
+  EXPECT_THROW(table_.relu(Stream{.device = delayed_device()}, x), std::runtime_error);
+}
+
+TEST(OwnStreamTest, IsOpenedAtTheFirstUseAndOnlyWhereThereAreStreams) {
+  const DelayedWork work(1, Pace::by_hand);
+  const OwnStream none, there(Stream{.device = delayed_device(), .threads = 3});
+  EXPECT_EQ(none.device_stream(), nullptr);
+  EXPECT_EQ(there.get().threads, 3);
+  EXPECT_EQ(there.get().handle, there.device_stream());
+  EXPECT_EQ(there.device_stream()->device(), delayed_device());
+}
+
+TrainingRun there(TrainingRun run) {
+  const auto adjust = run.adjust;
+  run.adjust = [adjust](PipelineOptions& pipeline) {
+    if (adjust) adjust(pipeline);
+    pipeline.stream.device = delayed_device();
+  };
+  return run;
+}
+
+/// Trains on the delayed device in an order of messages and of its work that the seed draws.
+TrainingResult train_there(TrainingRun run, std::uint64_t seed) {
+  run.order = seed;
+  const bool threads = run.scheduling == Scheduling::threads;
+  const DelayedWork work(seed, threads ? Pace::thread : Pace::by_hand);
+  if (!threads) run.outside = work.outside();
+  TrainingResult result = train(there(run));
+  EXPECT_THAT(DelayedWork::violations(), IsEmpty()) << "seed " << seed;
+  return result;
+}
+
+void expect_the_cpus_bits(const TrainingRun& run, std::uint64_t seeds = 3) {
+  const TrainingResult here = train(run);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    const TrainingResult result = train_there(run, seed);
+    EXPECT_EQ(result.digest.size(), 64u);
+    EXPECT_EQ(result.digest, here.digest) << "seed " << seed;
+    EXPECT_EQ(reported(result), reported(here)) << "seed " << seed;
+  }
+}
+
+TEST(DelayedPipeline, TrainsAndEvaluatesWithTheCpusBitsInAnyOrderOfItsWork) {
+  expect_the_cpus_bits({.partition = {2, 2}}, 20);
+}
+
+TEST(DelayedPipeline, TrainsOneToFourStagesWithTheCpusBits) {
+  for (const auto& partition : {std::vector<std::size_t>{4}, {2, 2}, {1, 1, 2}, {1, 1, 1, 1}}) {
+    SCOPED_TRACE(partition.size());
+    expect_the_cpus_bits({.partition = partition});
+  }
+}
+
+TEST(DelayedPipeline, TrainsReplicasInEverySchedule) {
+  for (const auto& [name, schedule] : schedule_names) {
+    SCOPED_TRACE(name);
+    expect_the_cpus_bits({.partition = {1, 1, 2}, .replicas = 2, .schedule = schedule});
+  }
+}
+
+TEST(DelayedPipeline, TrainsBucketsOfDeferredWeightGradients) {
+  expect_the_cpus_bits({.model = "wide_resnet",
+                        .partition = {4, 8},
+                        .steps = 3,
+                        .schedule = ScheduleKind::zero_bubble_h2,
+                        .adjust = [](PipelineOptions& p) { p.bucket_cap_bytes = 1500; }});
+}
+
+TEST(DelayedPipeline, TrainsWithStaleGradients) {
+  expect_the_cpus_bits({.replicas = 2, .adjust = [](PipelineOptions& p) { p.staleness = 2; }});
+}
+
+TEST(DelayedPipeline, TrainsWithAdamWAndClippedGradients) {
+  expect_the_cpus_bits({.adjust = testing::use_adamw});
+}
+
+TEST(DelayedPipeline, TrainsOnMixedSamples) {
+  expect_the_cpus_bits({.adjust = [](PipelineOptions& p) { p.data.mix.mixup_alpha = 0.4; }});
+}
+
+TEST(DelayedPipeline, TrainsInDoublePrecision) {
+  expect_the_cpus_bits(
+      {.model = "wide_resnet", .partition = {5, 7}, .steps = 2, .dtype = DType::f64});
+}
+
+TEST(DelayedPipelineThreadedActors, TrainsWithTheCpusBits) {
+  expect_the_cpus_bits({.partition = {1, 1, 2},
+                        .replicas = 2,
+                        .snapshot_every = 2,
+                        .scheduling = Scheduling::threads},
+                       5);
+}
+
+TEST(DelayedPipeline, RecoversActorsWithTheCpusBits) {
+  for (const std::string actor : {"stage/0", "stage/1", "loss", "reducer/1", "monitor"}) {
+    SCOPED_TRACE(actor);
+    TrainingRun run;
+    const TrainingResult here = train(run);
+    run.faults = {{.actor = actor, .step = 3, .micro_batch = actor[0] == 'r' ? 0u : 2u}};
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      const TrainingResult result = train_there(run, seed);
+      EXPECT_EQ(result.failures.size(), 1u);
+      EXPECT_EQ(result.digest, here.digest) << "seed " << seed;
+    }
+  }
+}
+
+// The next incarnation reads the weights on a stream of its own: they have to be complete.
+TEST(DelayedPipeline, RecoversAStageRightAfterACommitWithTheCpusBits) {
+  TrainingRun run;
+  const TrainingResult here = train(run);
+  for (const std::string actor : {"stage/0", "stage/1"}) {
+    SCOPED_TRACE(actor);
+    run.faults = {{.actor = actor, .step = 1, .micro_batch = 0, .action = "F"},
+                  {.actor = actor, .step = 5, .micro_batch = 0, .action = "F"}};
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      const TrainingResult result = train_there(run, seed);
+      EXPECT_EQ(result.failures.size(), 2u);
+      EXPECT_EQ(result.digest, here.digest) << "seed " << seed;
+    }
+  }
+}
+
+TEST(DelayedPipeline, RecoversFromWorkThatFails) {
+  TrainingRun run{.snapshot_every = 2, .restarts = {.max = 20}};
+  const TrainingResult here = train(run);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const DelayedWork work(seed, Pace::by_hand);
+    run.order = seed;
+    run.outside = work.outside();
+    DelayedWork::fail_at_fence(20 * seed - 13);
+    const TrainingResult result = train(there(run));
+    EXPECT_EQ(result.digest, here.digest) << "seed " << seed;
+    EXPECT_THAT(DelayedWork::violations(), IsEmpty()) << "seed " << seed;
+    EXPECT_FALSE(result.failures.empty()) << "seed " << seed << ": " << DelayedWork::passed();
+  }
+}
+
+TEST(DelayedPipeline, ResumesFromTheCheckpointsThatItWrites) {
+  const TrainingResult whole = train({.snapshot_every = 2});
+  const TrainingResult first = train_there({.snapshot_every = 2}, 4);
+  TrainingRun rest{.from = first.written.at(2), .first_step = 2};
+  EXPECT_EQ(train_there(rest, 5).digest, whole.digest);
+}
+
+TEST(DelayedPipeline, RefusesAWrongTargetOnTheHostWithTheSameMessage) {
+  const auto refusal = [](const Stream& stream) -> std::string {
+    Tensor targets = Tensor::zeros({2}, DType::i64);
+    targets.data<std::int64_t>()[1] = 3;
+    try {
+      loss_of(stream, {}, on_device(stream, Tensor::zeros({2, 3})), targets, 1.0, true);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  const DelayedWork work(1, Pace::by_hand);
+  const OwnStream stream(Stream{.device = delayed_device()});
+  EXPECT_THAT(refusal({}), HasSubstr("target 3 of sample 1 is outside [0, 3)"));
+  EXPECT_EQ(refusal(stream.get()), refusal({}));
+}
+
+TEST(DelayedPipeline, EvaluatesTensorsOfTheCpuAsTheCpuDoes) {
+  const TrainingRun training{.model = "wide_resnet", .partition = {12}};
+  const PipelineOptions here = pipeline_of(training), away = pipeline_of(there(training));
+  const Model model = here.model.make(here.data.dataset.samples());
+  StateSpec spec;
+  for (const auto& block : model.blocks) block->declare(spec);
+  const TensorSource weights =
+      TensorSource::of(named_tensors(spec, *initial_state(spec, DType::f32, 1), false));
+  const Evaluation expected = evaluate(here, weights);
+  const DelayedWork work(3, Pace::thread);
+  const Evaluation found = evaluate(away, weights);
+  EXPECT_EQ(found.correct, expected.correct);
+  EXPECT_EQ(found.loss, expected.loss);
+  EXPECT_THAT(DelayedWork::violations(), IsEmpty());
+}
+
+TEST(DelayedPipeline, StaysWithinTheBoundOfThePlan) {
+  TrainingRun run = there({.model = "wide_resnet",
+                           .partition = {5, 7},
+                           .micro_batches = 8,
+                           .batch_size = 16,
+                           .samples = 16,
+                           .steps = 1});
+  PipelineOptions pipeline = pipeline_of(run);
+  const auto costs = measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype,
+                                    pipeline.stream, 2, 1);
+  auto& allocator = CachingAllocator::of(delayed_device());
+  const std::size_t before = allocator.counters().in_use_bytes;
+  for (const auto& [name, schedule] : schedule_names) {
+    SCOPED_TRACE(name);
+    run.schedule = schedule;
+    pipeline = pipeline_of(run);
+    pipeline.writer = CheckpointWriterOptions{};
+    pipeline.block_costs = costs;
+    const std::size_t bound = memory_bound(pipeline, build_pipeline(pipeline), 0).total();
+    for (const std::uint64_t seed : {1, 3}) {
+      const DelayedWork work(seed, Pace::by_hand);
+      run.outside = work.outside();
+      allocator.reset_peak();
+      train(run);
+      EXPECT_LE(allocator.counters().peak_bytes - before, bound) << "seed " << seed;
+      EXPECT_THAT(DelayedWork::violations(), IsEmpty());
+    }
+  }
+  EXPECT_EQ(allocator.counters().in_use_bytes, before);
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,261 @@
+// Actors with streams: what leaves at once, and what leaves when a fence has passed. Fences pass by
+// explicit calls.
+#include <gmock/gmock.h>
+
+#include <any>
+#include <functional>
+
+#include "manual_stream.h"
+#include "runtime/flow/run.h"
+#include "workers.h"
+
+namespace troupe {
+namespace {
+
+using testing::Adder;
+using testing::Collector;
+using testing::Counter;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::ManualStream;
+using testing::OnStream;
+using testing::Teller;
+
+/// Runs a graph in one thread; `when_idle` is called when no message is left, and returns whether
+/// it has passed a fence.
+RunReport run_by_hand(const Graph& graph, std::function<bool()> when_idle,
+                      RunOptions options = {}) {
+  options.scheduling = Scheduling::deterministic;
+  options.outside = [when_idle = std::move(when_idle)](bool idle) { return idle && when_idle(); };
+  return run(graph, options);
+}
+
+/// Takes numbers as they come.
+class Taker : public Actor {
+ public:
+  Taker(std::shared_ptr<std::vector<int>> seen, std::size_t count)
+      : seen_(std::move(seen)), count_(count) {}
+  Input<int> in{this, "in"};
+  ActionLabel act() override {
+    const auto held = in.take();
+    seen_->push_back(*held);
+    in.release(held);
+    if (seen_->size() == count_) finish();
+    return {"take", held.header.key};
+  }
+  bool outlives_steps() const override { return true; }
+
+ private:
+  std::shared_ptr<std::vector<int>> seen_;
+  std::size_t count_;
+};
+
+TEST(Fence, LetsPacketsGoAtOnceToActorsWithStreamsAndCreditsWhenItHasPassed) {
+  const auto of_counter = std::make_shared<ManualStream>(),
+             of_taker = std::make_shared<ManualStream>();
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  const auto counter = graph.add<OnStream<Counter>>("counter", of_counter, 5u);
+  const auto taker = graph.add<OnStream<Taker>>("taker", of_taker, seen, std::size_t{5});
+  graph.connect(counter, &Counter::out, taker, &Taker::in, {.slots = 2});
+  std::vector<std::size_t> taken;
+  run_by_hand(graph, [&] {
+    taken.push_back(seen->size());
+    // The counter's fences pass when nothing else is left.
+    return of_taker->pass() || of_counter->pass();
+  });
+  // With two slots the third number waits for the first credit.
+  taken.resize(6);
+  EXPECT_THAT(taken, ElementsAre(2, 3, 4, 5, 5, 5));
+  EXPECT_EQ(of_taker->awaited, 5);
+}
+
+TEST(Fence, HoldsPacketsBackFromActorsWithoutAStream) {
+  const auto stream = std::make_shared<ManualStream>();
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  const auto counter = graph.add<OnStream<Counter>>("counter", stream, 4u);
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{4});
+  graph.connect(counter, &Counter::out, collector, &Collector::in, {.slots = 2});
+  std::vector<std::size_t> arrived;
+  run_by_hand(graph, [&] {
+    arrived.push_back(seen->size());
+    return stream->pass();
+  });
+  EXPECT_THAT(arrived, ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(*seen, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(Fence, HoldsEventsAndReportsToTheSupervisorBack) {
+  const auto stream = std::make_shared<ManualStream>();
+  Graph graph;
+  graph.add<OnStream<Teller>>("teller", stream);
+  int events = 0, events_before = -1;
+  RunOptions options;
+  options.on_event = [&](const std::any&) { ++events; };
+  run_by_hand(
+      graph,
+      [&] {
+        if (events_before < 0) events_before = events;
+        return stream->pass();
+      },
+      options);
+  EXPECT_EQ(events_before, 0);
+  EXPECT_EQ(events, 1);
+}
+
+/// Votes for each step and notes its commit.
+class Voter : public Actor {
+ public:
+  explicit Voter(std::shared_ptr<std::vector<std::uint32_t>> commits)
+      : commits_(std::move(commits)) {}
+  bool ready() const override { return voted_ < committed_ + 1 && !last_; }
+  ActionLabel act() override {
+    vote(voted_++, nullptr);
+    return {"vote", {voted_ - 1, Purpose::train, 0}};
+  }
+  bool votes() const override { return true; }
+  void on_commit(const Commit& commit) override {
+    commits_->push_back(commit.step);
+    committed_ = commit.step + 1;
+    last_ = commit.last;
+  }
+
+ private:
+  std::shared_ptr<std::vector<std::uint32_t>> commits_;
+  std::uint32_t voted_ = 0, committed_ = 0;
+  bool last_ = false;
+};
+
+TEST(Fence, HoldsVotesBack) {
+  const auto stream = std::make_shared<ManualStream>();
+  const auto commits = std::make_shared<std::vector<std::uint32_t>>();
+  Graph graph;
+  graph.add<OnStream<Voter>>("voter", stream, commits);
+  std::vector<std::size_t> committed;
+  RunOptions options;
+  options.steps.count = 3;
+  run_by_hand(
+      graph,
+      [&] {
+        committed.push_back(commits->size());
+        return stream->pass();
+      },
+      options);
+  EXPECT_THAT(committed, ElementsAre(0, 1, 2, 3));
+}
+
+/// Emits once, in the midst of the run.
+class Emitter : public Actor {
+ public:
+  bool ready() const override { return !emitted_; }
+  ActionLabel act() override {
+    emitted_ = true;
+    emit(1);
+    return {"emit", {}};
+  }
+
+ private:
+  bool emitted_ = false;
+};
+
+TEST(Fence, EndsNoRunBeforeAllThatIsHeldBackHasLeft) {
+  const auto stream = std::make_shared<ManualStream>();
+  Graph graph;
+  graph.add<OnStream<Emitter>>("emitter", stream);
+  graph.add<Teller>("teller");  // ends the run at once
+  int events = 0;
+  RunOptions options;
+  options.on_event = [&](const std::any&) { ++events; };
+  run_by_hand(
+      graph, [&] { return stream->pass(); }, options);
+  EXPECT_EQ(events, 2);
+}
+
+/// counter → adder → collector, each with a stream where one is given.
+Graph chain(const std::vector<std::shared_ptr<ManualStream>>& streams,
+            const std::shared_ptr<std::vector<int>>& seen, std::uint32_t count) {
+  Graph graph;
+  const auto counter =
+      streams[0]
+          ? ActorRef<Counter>{graph.add<OnStream<Counter>>("counter", streams[0], count).index}
+          : graph.add<Counter>("counter", count);
+  const auto adder = streams[1]
+                         ? ActorRef<Adder>{graph.add<OnStream<Adder>>("adder", streams[1]).index}
+                         : graph.add<Adder>("adder");
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{count});
+  graph.connect(counter, &Counter::out, adder, &Adder::in, {.slots = 3});
+  graph.connect(adder, &Adder::out, collector, &Collector::in, {.slots = 2});
+  return graph;
+}
+
+/// Runs a chain in an order of messages and fences that the seed draws.
+std::vector<int> numbers_of(const std::vector<bool>& has_stream, std::uint64_t seed,
+                            RunOptions options, std::uint32_t fails_at = 0) {
+  std::vector<std::shared_ptr<ManualStream>> streams;
+  for (const bool has : has_stream)
+    streams.push_back(has ? std::make_shared<ManualStream>() : nullptr);
+  const auto seen = std::make_shared<std::vector<int>>();
+  std::mt19937_64 random(seed);
+  options.scheduling = Scheduling::deterministic;
+  options.seed = seed;
+  std::uint32_t passed = 0;
+  options.outside = [&](bool idle) {
+    if (!idle && random() % 3 != 0) return false;
+    std::shuffle(streams.begin(), streams.end(), random);
+    return std::ranges::any_of(streams, [&](const auto& stream) {
+      const bool fails = passed + 1 == fails_at;
+      const Status status =
+          fails ? Status(Error(ErrorCode::actor_failed, "the device has failed")) : success();
+      return stream && stream->pass(status) && ++passed;
+    });
+  };
+  run(chain(std::vector(streams), seen, 40), options);
+  return *seen;
+}
+
+std::vector<int> one_to_forty() {
+  std::vector<int> numbers;
+  for (int i = 1; i <= 40; ++i) numbers.push_back(i);
+  return numbers;
+}
+
+TEST(Fence, LosesAndRepeatsNothingWhereReceiversAreReplaced) {
+  RunOptions options;
+  options.faults = {{"adder", 0, 7, ""}, {"adder", 0, 8, ""}, {"adder", 0, 20, ""}};
+  options.restarts.max = 10;
+  for (const auto& streams :
+       {std::vector<bool>{true, false}, {true, true}, {false, true}, {false, false}})
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+      SCOPED_TRACE(::testing::Message() << streams[0] << streams[1] << ", seed " << seed);
+      EXPECT_EQ(numbers_of(streams, seed, options), one_to_forty());
+    }
+}
+
+TEST(Fence, LosesAndRepeatsNothingWhereSendersAreReplaced) {
+  RunOptions options;
+  options.faults = {{"counter", 0, 7, ""}, {"counter", 0, 20, ""}};
+  for (const auto& streams : {std::vector<bool>{true, false}, {true, true}})
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+      SCOPED_TRACE(::testing::Message() << streams[0] << streams[1] << ", seed " << seed);
+      EXPECT_EQ(numbers_of(streams, seed, options), one_to_forty());
+    }
+}
+
+TEST(Fence, FailsTheActorWhoseWorkHasFailedAndDropsWhatIsHeldBack) {
+  std::vector<FailureReport> failures;
+  RunOptions options;
+  options.on_failure = [&](const FailureReport& failure) { failures.push_back(failure); };
+  options.restarts.max = 10;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    failures.clear();
+    EXPECT_EQ(numbers_of({false, true}, seed, options, 10), one_to_forty());
+    ASSERT_EQ(failures.size(), 1u) << "seed " << seed;
+    EXPECT_EQ(failures[0].actor, "adder");
+    EXPECT_THAT(failures[0].cause, HasSubstr("the device has failed"));
+  }
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,56 @@
+#pragma once
+// A stream whose fences pass when a test says so.
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "runtime/device/device_stream.h"
+#include "runtime/tensor/backend.h"
+
+namespace troupe::testing {
+
+inline constexpr Backend manual_backend{.name = "manual"};
+
+class ManualStream final : public DeviceStream {
+ public:
+  ManualStream() : DeviceStream({&manual_backend, 0}) {}
+  WorkPtr record() override {
+    fences_.push_back(std::make_shared<Work>());
+    return fences_.back();
+  }
+  void wait(const WorkPtr& fence, Awaits what) override {
+    if (what == Awaits::results && !fence->done()) ++awaited;
+  }
+  void synchronize() override { throw std::logic_error("a handler waited for its stream"); }
+
+  /// Ends the next fence; false if there is none.
+  bool pass(const Status& status = success()) {
+    if (passed_ == fences_.size()) return false;
+    fences_[passed_++]->finish(status);
+    return true;
+  }
+
+  int awaited = 0;  ///< fences of others that had not passed
+
+ private:
+  std::vector<WorkPtr> fences_;
+  std::size_t passed_ = 0;
+};
+
+/// An actor with a stream of the test's, which all of its incarnations share.
+template <class A>
+class OnStream final : public A {
+ public:
+  template <class... Args>
+  explicit OnStream(std::shared_ptr<ManualStream> stream, Args... args)
+      : A(args...), stream_(std::move(stream)) {}
+  DeviceStream* stream() const override { return stream_.get(); }
+
+ private:
+  std::shared_ptr<ManualStream> stream_;
+};
+
+}  // namespace troupe::testing
