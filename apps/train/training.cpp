@@ -319,8 +319,9 @@ RunOptions run_options(const Options& options, const PipelineOptions& pipeline) 
   const std::uint64_t by_epochs =
       std::uint64_t{options.checkpoint_every_epochs} * timeline.steps_per_epoch;
   run.steps.snapshot_every = {options.checkpoint_every_steps};
-  run.steps.snapshot_after = std::chrono::milliseconds(
-      static_cast<std::int64_t>(options.checkpoint_every_minutes * 60'000));
+  if (const double minutes = options.checkpoint_every_minutes; minutes > 0)  // 0 ms would be none
+    run.steps.snapshot_after =
+        std::chrono::milliseconds(std::max(1LL, std::llround(minutes * 60'000)));
   if (by_epochs < timeline.steps)
     run.steps.snapshot_every.push_back(static_cast<std::uint32_t>(by_epochs));
   return run;

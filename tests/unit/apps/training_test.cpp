@@ -284,6 +284,22 @@ TEST(TrainingOptions, FaultsRestartsAndSnapshotsReachTheRun) {
   EXPECT_EQ(run.threads, 3);
 }
 
+TEST(TrainingOptions, CheckpointsFollowEachEpochUnlessOptionsSayOtherwise) {
+  const auto steps = [](const std::vector<std::string>& overrides) {
+    const Options options = options_with(overrides);
+    return run_options(options, pipeline_options(options, {})).steps;
+  };
+  EXPECT_THAT(steps({}).snapshot_every, ElementsAre(0u, 9u)) << "600 samples in batches of 64";
+  EXPECT_EQ(steps({}).snapshot_after, std::chrono::milliseconds(0));
+  EXPECT_TRUE(steps({}).snapshot_at_end);
+  EXPECT_THAT(steps({"checkpoint.every_epochs=2"}).snapshot_every, ElementsAre(0u, 18u));
+  EXPECT_THAT(steps({"checkpoint.every_epochs=0"}).snapshot_every, ElementsAre(0u, 0u));
+  EXPECT_EQ(steps({"checkpoint.every_minutes=0.5"}).snapshot_after, std::chrono::seconds(30));
+  EXPECT_EQ(steps({"checkpoint.every_minutes=90"}).snapshot_after, std::chrono::minutes(90));
+  EXPECT_EQ(steps({"checkpoint.every_minutes=1e-9"}).snapshot_after, std::chrono::milliseconds(1))
+      << "0 would be none";
+}
+
 /// Everything of a run that options can change, as text.
 std::string run_as_text(const Options& options) {
   const PipelineOptions p = pipeline_options(options, {});
