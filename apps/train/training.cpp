@@ -267,9 +267,10 @@ std::string data_heading(const Dataset& data) {
   const std::string kinds = classes ? counted(samples.classes, "class")
                                     : counted(samples.target_shape.element_count(), "number");
   std::string targets = numbered.empty() ? kinds : fmt::format("{}: {}", kinds, listed(numbered));
-  if (!names.columns.empty())
-    targets = fmt::format("{} {}: {}", names.columns.size() == 1 ? "target" : "targets",
-                          listed(names.columns),
+  std::vector<std::string> columns;
+  for (const std::string& name : names.columns) columns.push_back(printable(name, 40));
+  if (!columns.empty())
+    targets = fmt::format("{} {}: {}", columns.size() == 1 ? "target" : "targets", listed(columns),
                           !classes           ? "numbers"
                           : numbered.empty() ? kinds
                                              : listed(numbered));

@@ -15,6 +15,7 @@
 #include <set>
 #include <thread>
 
+#include "actors/data/csv_table.h"
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "apps/train/warnings.h"
@@ -23,6 +24,7 @@
 #include "ops/nn/layers.h"
 #include "ops/optim/sgd.h"
 #include "runtime/world/cores.h"
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 namespace {
@@ -298,6 +300,13 @@ TEST(TrainingOptions, CheckpointsFollowEachEpochUnlessOptionsSayOtherwise) {
   EXPECT_EQ(steps({"checkpoint.every_minutes=90"}).snapshot_after, std::chrono::minutes(90));
   EXPECT_EQ(steps({"checkpoint.every_minutes=1e-9"}).snapshot_after, std::chrono::milliseconds(1))
       << "0 would be none";
+}
+
+TEST(DataHeading, SendsNoControlCharactersToATerminal) {
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "t.csv", "a,\xc2\x9bmy\n1,\x1bone\n2,two\n");
+  const std::string heading = data_heading(open_dataset(CsvTable{.path = folder / "t.csv"}));
+  EXPECT_THAT(heading, HasSubstr("target ??my: 0 ?one, 1 two"));
 }
 
 /// Everything of a run that options can change, as text.
