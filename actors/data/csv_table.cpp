@@ -89,8 +89,8 @@ class Table {
                                 const std::string& remedy) const {
     throw Error(
         ErrorCode::bad_file,
-        fmt::format("{}:{}: the cell '{}' of the column {} is {}", name_, line, cell.substr(0, 40),
-                    column, cell.empty() ? "empty" : "not a finite number"),
+        fmt::format("{}:{}: the cell '{}' of the column {} is {}", name_, line, printable(cell, 40),
+                    printable(column), cell.empty() ? "empty" : "not a finite number"),
         remedy);
   }
 
@@ -128,6 +128,19 @@ class Table {
     return cell;
   }
 
+  /// UTF-16 has a byte order mark or zeros. Column names must not move a terminal's cursor either.
+  void check_that_it_is_text(std::string_view first_row) const {
+    const bool marked = first_row.starts_with("\xff\xfe") || first_row.starts_with("\xfe\xff");
+    if (marked || first_row.find('\0') != first_row.npos)
+      fail("is UTF-16 or no text", "save it as CSV in UTF-8");
+    if (first_row.find('\r') != first_row.npos)
+      fail("has lines that end in CR alone, as on old Macintoshes", "save it with LF as line ends");
+    for (const char character : first_row)
+      if (character != '\t' && is_control(static_cast<unsigned char>(character)))
+        fail(fmt::format("has the control character {:#04x} in its first row", character),
+             "remove it: the first row names the columns");
+  }
+
   /// A first row in which all cells but those of the targets are numbers is a row of samples.
   void check_that_it_names_columns(const std::vector<std::string>& names,
                                    std::size_t targets) const {
@@ -150,15 +163,18 @@ class Table {
     if (trimmed(rest_, " \t\r\n").empty())
       fail("is empty", "give a file with a row of column names and rows of samples");
     Line line{take_line()};
+    check_that_it_is_text(line.rest);
     std::vector<std::string> names;
     while (line.has_cells) names.emplace_back(take_cell(line));
     check_that_it_names_columns(names, std::max<std::size_t>(wanted.size(), 1));
     std::set<std::string_view> different;
     for (std::size_t i = 0; i < names.size(); ++i)
       if (names[i].empty() || !different.insert(names[i]).second)
-        fail(fmt::format("names its column {} '{}'", i + 1, names[i].substr(0, 40)),
+        fail(fmt::format("names its column {} '{}'", i + 1, printable(names[i], 40)),
              "give each column a name of its own in the first row");
-    const std::vector<std::string_view> known(names.begin(), names.end());
+    std::vector<std::string> shown;
+    for (const std::string& name : names) shown.push_back(printable(name));
+    const std::vector<std::string_view> known(shown.begin(), shown.end());
     for (const std::string& target : wanted)
       if (!different.contains(target))
         throw Error(

@@ -24,9 +24,17 @@ struct ExportArguments {
   bool force = false;
 };
 
+/// In small letters, as case does not matter.
+std::string extension_of(const std::filesystem::path& output) {
+  std::string extension = output.extension().string();
+  for (char& letter : extension)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return extension;
+}
+
 /// Files of these names are written as torch.save does.
 bool is_torch_name(const std::filesystem::path& output) {
-  const std::string extension = output.extension().string();
+  const std::string extension = extension_of(output);
   return extension == ".pt" || extension == ".pth";
 }
 
@@ -43,10 +51,11 @@ void check_may_replace(const std::filesystem::path& output) {
                 "choose another name, or replace it with --force");
 }
 
-/// PyTorch loads files of these names too by torch.load, which does not read safetensors.
+/// Other extensions promise other formats; .bin and .ckpt are files of torch.load, which does not
+/// read safetensors.
 void warn_of_name(const std::filesystem::path& output) {
-  const std::string extension = output.extension().string();
-  if (extension == ".bin" || extension == ".ckpt")
+  const std::string extension = extension_of(output);
+  if (!extension.empty() && extension != ".safetensors" && !is_torch_name(output))
     print_warning(
         "{} is written as safetensors, which torch.load does not read; "
         "load it with safetensors.torch.load_file, or export a .pt file",
@@ -55,7 +64,7 @@ void warn_of_name(const std::filesystem::path& output) {
 
 /// Files of these names are read as models, not as weights.
 void refuse_name_of_model(const std::filesystem::path& output) {
-  const std::string extension = output.extension().string();
+  const std::string extension = extension_of(output);
   for (const auto& [of_model, writer] :
        {std::pair(".pt2", "torch.export.save"), std::pair(".onnx", "torch.onnx.export")})
     if (extension == of_model)

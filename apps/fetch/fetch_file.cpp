@@ -113,7 +113,6 @@ Fetched fetch_file(const FetchSource& source, const FetchFile& file, const fs::p
     reached = reached || done.end != End::unreachable;
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", url, done.reason);
   }
-  if (part.size() == 0) fs::remove(part.path());
   throw no_mirror(source, target, reasons, reached);
 }
 

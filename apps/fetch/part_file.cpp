@@ -87,6 +87,11 @@ PartFile::PartFile(std::filesystem::path target)
   }
 }
 
+PartFile::~PartFile() {
+  std::error_code ignored;
+  if (size_ == 0) std::filesystem::remove(path_, ignored);
+}
+
 void PartFile::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t done =

@@ -166,8 +166,13 @@ void add_all(OptionFields& fields, OptionFields from,
 }
 
 void add_run(OptionFields& fields, Options& o) {
-  fields.push_back(field("seed", o.pipeline.seed, "seed of all random numbers",
-                         {.synonyms = {"seed_everything", "random_state", "manual_seed"}}));
+  fields.push_back(
+      field("seed", o.pipeline.seed, "seed of all random numbers",
+            {.synonyms = {"seed_everything", "random_state", "manual_seed"},
+             .hints = {{"deterministic", "a seed always gives the same bits; leave it out"},
+                       {"benchmark",
+                        "the key convolution chooses the algorithm of convolutions; "
+                        "leave it out for the default"}}}));
   fields.push_back(precision_field(o.pipeline));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
@@ -303,7 +308,10 @@ void add_train(OptionFields& fields, Options& o) {
                          {.at_least = 1,
                           .at_most = largest_count,
                           .synonyms = {"microbatches"},
-                          .hints = {{"accumulate_grad_batches", accumulation_hint},
+                          .hints = {{"sync_batchnorm",
+                                     "batch norm averages over one micro-batch; with "
+                                     "train.micro_batches 1 that is the whole batch"},
+                                    {"accumulate_grad_batches", accumulation_hint},
                                     {"gradient_accumulation_steps", accumulation_hint}}}));
   fields.push_back(
       lr_field(p.rate.lr, "train.lr", "learning rate; with one_cycle the highest rate"));
@@ -398,7 +406,11 @@ void add_train(OptionFields& fields, Options& o) {
                          "change of train.monitor that an improvement must exceed",
                          {.at_least = 0, .at_most = 1e6}));
   fields.push_back(field("train.evaluate", p.evaluates, "evaluate the test set after each epoch",
-                         {.synonyms = {"check_val_every_n_epoch"}, .setting = "evaluates"}));
+                         {.synonyms = {"check_val_every_n_epoch"},
+                          .hints = {{"val_check_interval",
+                                     "evaluations follow each epoch; train.evaluate false makes "
+                                     "none"}},
+                          .setting = "evaluates"}));
 }
 
 void add_parallel(OptionFields& fields, Options& o) {
@@ -412,7 +424,9 @@ void add_parallel(OptionFields& fields, Options& o) {
                          {.at_least = 1,
                           .at_most = largest_count,
                           .synonyms = {"dp", "replicas", "devices", "strategy"},
-                          .hints = {{"num_nodes", nodes_hint}, {"nnodes", nodes_hint}},
+                          .hints = {{"num_nodes", nodes_hint},
+                                    {"nnodes", nodes_hint},
+                                    {"accelerator", "Troupe computes on CPUs only; leave it out"}},
                           .setting = "replicas"}));
   fields.push_back(
       choice_field("parallel.schedule", p.schedule, schedule_names,

@@ -267,9 +267,10 @@ std::string data_heading(const Dataset& data) {
   const std::string kinds = classes ? counted(samples.classes, "class")
                                     : counted(samples.target_shape.element_count(), "number");
   std::string targets = numbered.empty() ? kinds : fmt::format("{}: {}", kinds, listed(numbered));
-  if (!names.columns.empty())
-    targets = fmt::format("{} {}: {}", names.columns.size() == 1 ? "target" : "targets",
-                          listed(names.columns),
+  std::vector<std::string> columns;
+  for (const std::string& name : names.columns) columns.push_back(printable(name, 40));
+  if (!columns.empty())
+    targets = fmt::format("{} {}: {}", columns.size() == 1 ? "target" : "targets", listed(columns),
                           !classes           ? "numbers"
                           : numbered.empty() ? kinds
                                              : listed(numbered));
@@ -319,8 +320,9 @@ RunOptions run_options(const Options& options, const PipelineOptions& pipeline) 
   const std::uint64_t by_epochs =
       std::uint64_t{options.checkpoint_every_epochs} * timeline.steps_per_epoch;
   run.steps.snapshot_every = {options.checkpoint_every_steps};
-  run.steps.snapshot_after = std::chrono::milliseconds(
-      static_cast<std::int64_t>(options.checkpoint_every_minutes * 60'000));
+  if (const double minutes = options.checkpoint_every_minutes; minutes > 0)  // 0 ms would be none
+    run.steps.snapshot_after =
+        std::chrono::milliseconds(std::max(1LL, std::llround(minutes * 60'000)));
   if (by_epochs < timeline.steps)
     run.steps.snapshot_every.push_back(static_cast<std::uint32_t>(by_epochs));
   return run;

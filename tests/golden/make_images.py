@@ -3,7 +3,7 @@
 images/ has a small file of each kind. The tensors are what Pillow and torchvision make of them:
 
     decoded/FILE           [height, width, 3]: Image.open(FILE).convert("RGB")
-    evaluated/FILE         [3, 16, 16]: Resize(20), CenterCrop(16)
+    evaluated/SIZE/FILE    [3, 16, 16]: Resize(SIZE), CenterCrop(16); 19 and 21 leave out odd numbers of pixels
     part/L,T,W,H/FILE      [3, 16, 16]: resized_crop of that box to 16 x 16
     jitter/OP,FACTOR       [3, 16, 16]: adjust_OP (of the hue: by a turn) of part/7,9,16,16/photo.png as a uint8 tensor
 
@@ -88,7 +88,6 @@ small_values = pixels[..., 0].astype(">u2") * 3
 (folder / "interlaced.png").write_bytes(
     png(struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 1), adam7(pixels), chunk(b"gAMA", struct.pack(">I", 100000))))
 
-evaluate = v2.Compose([v2.Resize(20), v2.CenterCrop(16)])
 tensors = {}
 for path in sorted(folder.iterdir()):
     with Image.open(path) as file:
@@ -98,7 +97,9 @@ channels_first = lambda one: numpy.ascontiguousarray(numpy.asarray(one).transpos
 for name in ["photo.jpg", "photo.png"]:
     with Image.open(folder / name) as file:
         opened = file.convert("RGB")
-    tensors[f"evaluated/{name}"] = channels_first(evaluate(opened))
+    for size in [19, 20, 21]:
+        evaluate = v2.Compose([v2.Resize(size), v2.CenterCrop(16)])
+        tensors[f"evaluated/{size}/{name}"] = channels_first(evaluate(opened))
     for box in [(3, 2, 30, 22), (10, 5, 9, 12), (0, 0, 37, 26), (7, 9, 16, 16), (36, 25, 1, 1)]:
         left, top, wide, high = box
         part = F.resized_crop(opened, top, left, high, wide, [16, 16])

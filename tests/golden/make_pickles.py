@@ -1,8 +1,8 @@
 """Writes pickles/*.pickle with Python's pickle (pip install numpy==2.4.6): a batch of CIFAR with two images.
 
-One for each protocol that differs, and one as Python 2 wrote it, which is how CIFAR is published: protocol 2,
-texts as bytes, NumPy's functions under their old names. The tests compare the values; run it again only to
-change them.
+One for each protocol that differs, one with the pixels in column-major order, and one as Python 2 wrote it, which is
+how CIFAR is published: protocol 2, texts as bytes, NumPy's functions under their old names. The tests compare the
+values; run it again only to change them.
 """
 
 import io
@@ -42,13 +42,13 @@ def python2(value):
     return stream.getvalue()
 
 
-def batch(text):
+def batch(text, pixels=PIXELS):
     return {
         text("batch_label"): text("training batch 1 of 5"),
         text("labels"): [3, 9],
         text("fine_labels"): [99, 0],
         text("coarse_labels"): [19, 1],
-        text("data"): PIXELS,
+        text("data"): pixels,
         text("filenames"): [text("leptodactylus_s_000004.png"), text("camion_s_000148.png")],
     }
 
@@ -56,6 +56,7 @@ def batch(text):
 folder = pathlib.Path(__file__).parent / "pickles"
 folder.mkdir(exist_ok=True)
 files = {f"protocol{protocol}": pickle.dumps(batch(str), protocol) for protocol in (0, 2, 4, 5)}
+files["column_major"] = pickle.dumps(batch(str, numpy.asfortranarray(PIXELS)), 5)
 files["python2"] = python2(batch(str))
 files["bytes"] = pickle.dumps(batch(str.encode), 3)
 files["values"] = pickle.dumps(

@@ -312,6 +312,7 @@ TEST_F(Fetch, NamesAFileThatDoesNotFitOnTheDisk) {
   const HttpServer server(whole());
   expect_refused(server, {"MB free", "file.gz needs 1152921504606.8 MB"});
   EXPECT_TRUE(server.requests().empty());
+  EXPECT_FALSE(std::filesystem::exists(part())) << "its folder is removed if it is empty";
 }
 
 TEST(FetchSources, AreCompleteAndUnique) {

@@ -515,6 +515,11 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"gradient_clip_algorithm=norm"}), HasSubstr("train.clip_norm clips by"));
   EXPECT_THAT(refusal("", {"warmup_epochs=5"}), HasSubstr("train.warmup_steps counts steps"));
   EXPECT_THAT(refusal("", {"mode=min"}), HasSubstr("train.monitor implies it"));
+  EXPECT_THAT(refusal("", {"accelerator=gpu"}), HasSubstr("on CPUs only"));
+  EXPECT_THAT(refusal("", {"deterministic=true"}), HasSubstr("always gives the same bits"));
+  EXPECT_THAT(refusal("", {"benchmark=true"}), HasSubstr("convolution chooses the algorithm"));
+  EXPECT_THAT(refusal("", {"val_check_interval=0.5"}), HasSubstr("follow each epoch"));
+  EXPECT_THAT(refusal("", {"sync_batchnorm=true"}), HasSubstr("averages over one micro-batch"));
 }
 
 TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {

@@ -134,8 +134,11 @@ TEST_F(TorchWeightsVerbs, MissingNamesHaveTheirNearestMatch) {
   const Ran ran = run_troupe({"train", options_, "-o", path("partly"), "-r",
                               "model.weights=" + path("renamed.pt"), "-r", "model.strict=false"});
   EXPECT_EQ(ran.code, exit_done) << ran.error;
-  EXPECT_THAT(ran.out + ran.error,
-              HasSubstr(first + " (the file lacks it) [like backbone." + first + " of the file]"));
+  EXPECT_THAT(
+      ran.out + ran.error,
+      AllOf(HasSubstr(first + " (the file lacks it) [like backbone." + first + " of the file]"),
+            HasSubstr("1 tensor of " + path("renamed.pt") + " not in the model: backbone." + first +
+                      " [like " + first + " of the model]")));
 }
 
 TEST(TorchInspection, ListsTensorsAndOtherEntries) {

@@ -15,6 +15,7 @@
 #include <set>
 #include <thread>
 
+#include "actors/data/csv_table.h"
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "apps/train/warnings.h"
@@ -23,6 +24,7 @@
 #include "ops/nn/layers.h"
 #include "ops/optim/sgd.h"
 #include "runtime/world/cores.h"
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 namespace {
@@ -282,6 +284,29 @@ TEST(TrainingOptions, FaultsRestartsAndSnapshotsReachTheRun) {
   EXPECT_TRUE(run.steps.snapshot_at_end);
   EXPECT_TRUE(run.trace);
   EXPECT_EQ(run.threads, 3);
+}
+
+TEST(TrainingOptions, CheckpointsFollowEachEpochUnlessOptionsSayOtherwise) {
+  const auto steps = [](const std::vector<std::string>& overrides) {
+    const Options options = options_with(overrides);
+    return run_options(options, pipeline_options(options, {})).steps;
+  };
+  EXPECT_THAT(steps({}).snapshot_every, ElementsAre(0u, 9u)) << "600 samples in batches of 64";
+  EXPECT_EQ(steps({}).snapshot_after, std::chrono::milliseconds(0));
+  EXPECT_TRUE(steps({}).snapshot_at_end);
+  EXPECT_THAT(steps({"checkpoint.every_epochs=2"}).snapshot_every, ElementsAre(0u, 18u));
+  EXPECT_THAT(steps({"checkpoint.every_epochs=0"}).snapshot_every, ElementsAre(0u, 0u));
+  EXPECT_EQ(steps({"checkpoint.every_minutes=0.5"}).snapshot_after, std::chrono::seconds(30));
+  EXPECT_EQ(steps({"checkpoint.every_minutes=90"}).snapshot_after, std::chrono::minutes(90));
+  EXPECT_EQ(steps({"checkpoint.every_minutes=1e-9"}).snapshot_after, std::chrono::milliseconds(1))
+      << "0 would be none";
+}
+
+TEST(DataHeading, SendsNoControlCharactersToATerminal) {
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "t.csv", "a,\xc2\x9bmy\n1,\x1bone\n2,two\n");
+  const std::string heading = data_heading(open_dataset(CsvTable{.path = folder / "t.csv"}));
+  EXPECT_THAT(heading, HasSubstr("target ??my: 0 ?one, 1 two"));
 }
 
 /// Everything of a run that options can change, as text.

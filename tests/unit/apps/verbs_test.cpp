@@ -137,7 +137,7 @@ TEST_F(Verbs, WeightsOfAWrappedModuleLoadWithoutTheWrappersPrefix) {
 }
 
 TEST_F(Verbs, ExportRefusesNamesOfModels) {
-  for (const char* name : {"x.pt2", "x.onnx"}) {
+  for (const char* name : {"x.pt2", "x.onnx", "x.PT2"}) {
     const Ran ran = run_troupe({"export", root_.string(), "-o", (root_ / name).string()});
     EXPECT_EQ(ran.code, exit_usage);
     EXPECT_THAT(ran.error, HasSubstr(std::string(name) + ": export writes weights, not a model"));
@@ -509,12 +509,23 @@ TEST_F(Verbs, ForeignFilesAreNamedWithWhatCanBeRead) {
               AllOf(HasSubstr("no checkpoint in"), HasSubstr("try: ")));
 }
 
-TEST_F(Verbs, ExportWarnsOfANameThatPyTorchLoadsOtherwise) {
-  const Ran bin = run_troupe({"export", root_.string(), "-o", (root_ / "new.bin").string()});
-  EXPECT_EQ(bin.code, exit_done);
-  EXPECT_THAT(bin.error, HasSubstr("new.bin is written as safetensors"));
-  for (const char* name : {"w", "w.pt", "w.pth"})
+TEST_F(Verbs, ExportWarnsOfANameOfAnotherFormat) {
+  for (const std::string name :
+       {"w.bin", "w.ckpt", "w.npz", "w.npy", "w.h5", "w.pickle", "w.pt.gz", "w.BIN", "w.txt"}) {
+    const Ran ran = run_troupe({"export", root_.string(), "-o", (root_ / name).string()});
+    EXPECT_EQ(ran.code, exit_done);
+    EXPECT_THAT(ran.error, HasSubstr(name + " is written as safetensors"));
+  }
+  for (const char* name : {"w", "w.pt", "w.pth", "w.safetensors", "w.SafeTensors"})
     EXPECT_EQ(run_troupe({"export", root_.string(), "-o", (root_ / name).string()}).error, "");
+}
+
+TEST_F(Verbs, ExportDoesNotMindTheCaseOfAName) {
+  for (const char* name : {"w.PT", "w.Pth"}) {
+    const std::string file = (root_ / name).string();
+    EXPECT_EQ(run_troupe({"export", root_.string(), "-o", file}).error, "");
+    EXPECT_TRUE(test::read_text(file).starts_with("PK")) << name << ": as torch.save writes it";
+  }
 }
 
 TEST_F(Verbs, ExportToAFolderThatIsNotThereIsAnError) {

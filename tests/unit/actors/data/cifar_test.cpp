@@ -229,7 +229,7 @@ TEST_P(CifarOfPython, HasTheSamplesThatPythonStored) {
 
 INSTANTIATE_TEST_SUITE_P(Protocols, CifarOfPython,
                          testing::Values("python2", "protocol0", "protocol2", "protocol4",
-                                         "protocol5", "bytes"));
+                                         "protocol5", "column_major", "bytes"));
 
 TEST(CifarBatch, ReadsAnArrayInColumnMajorOrder) {
   std::string text = test::cifar_pickle({0, {1, 2}}, 10);

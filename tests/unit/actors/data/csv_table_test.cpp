@@ -7,6 +7,7 @@
 
 #include "actors/data/batch_maker.h"
 #include "runtime/error.h"
+#include "runtime/text.h"
 #include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
@@ -143,6 +144,32 @@ TEST_F(CsvTables, RefuseWhatIsNoTable) {
               HasSubstr("names 2 columns"));
   write("test.csv", "b,y\n1,2\n");
   EXPECT_THAT(refusal("a,y\n1,2\n"), HasSubstr("other columns"));
+}
+
+TEST_F(CsvTables, SendNoControlCharactersToATerminal) {
+  const std::string title = "\033]0;pwned\007";
+  for (const std::string& text : std::vector<std::string>{
+           "a,y\n" + title + ",1\n", "a,y\n1,0.5\n2," + title + "\n", title + ",a,a\n1,2,3\n",
+           title + ";y\n1;2\n", "a,\xc2\x9bm,\xc2\x9bm\n1,2,3\n", "a,\xc2\x9bm,y\n1,x,3\n"}) {
+    const std::string said = refusal(text);
+    EXPECT_THAT(said, HasSubstr("train.csv"));
+    EXPECT_EQ(printable(said, said.size()), said);
+  }
+  EXPECT_THAT(refusal("a,y\n" + title + ",1\n"),
+              HasSubstr("the cell '?]0;pwned?' of the column a"));
+  EXPECT_THAT(refusal(title + ",y\n1,2\n"), HasSubstr("control character 0x1b in its first row"));
+  const std::string other = refusal("a,\xc2\x9bmy\n1,2\n", {.target = {"my"}});
+  EXPECT_EQ(printable(other, other.size()), other);
+}
+
+TEST_F(CsvTables, NameOtherEncodingsAndLineEnds) {
+  using namespace std::string_literals;
+  for (const std::string& text : {"\xff\xfe"s + "a\0,\0y\0\n\0"s, "\xfe\xff\0a\0,\0y\0\n"s,
+                                  "a\0,\0y\0\n\0001\0,\0002\0\n\0"s})
+    EXPECT_THAT(refusal(text),
+                testing::AllOf(HasSubstr("is UTF-16 or no text"), HasSubstr("UTF-8")));
+  for (const char* text : {"a,y\r1,2\r3,4\r", "a,y\r1,2\r3,4"})
+    EXPECT_THAT(refusal(text), HasSubstr("lines that end in CR alone"));
 }
 
 TEST_F(CsvTables, NameThePathThatIsMissing) {

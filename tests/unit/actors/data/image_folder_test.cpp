@@ -1,5 +1,6 @@
 #include "actors/data/image_folder.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "actors/data/batch_maker.h"
@@ -39,6 +40,19 @@ class ImageFolderTest : public testing::Test {
     return {.path = folder_.path(), .resize = 20, .image_size = 16};
   }
   Dataset open() const { return open_dataset(definition()); }
+  /// Of photo.jpg and photo.png, whose shorter side becomes `resize`.
+  void expect_bytes_of_torchvision(std::int64_t resize) const {
+    ImageFolder resized = definition();
+    resized.resize = resize;
+    const BatchMaker maker(open_dataset(resized), Split::test, {.std = {1.0 / 255}});
+    const Batch batch = maker.make({.samples = {3, 4}});
+    const SafetensorsFile expected = test::expected_images();
+    const float* pixel = batch.samples.data<float>();
+    for (const char* name : {"photo.jpg", "photo.png"})
+      for (const int value :
+           test::values_of(expected.read(fmt::format("evaluated/{}/{}", resize, name))))
+        ASSERT_FLOAT_EQ(*pixel++, static_cast<float>(value)) << name;
+  }
   void expect_refused(ErrorCode code, const std::vector<std::string>& parts) const {
     test::expect_error(code, parts, [&] { open(); });
   }
@@ -61,14 +75,15 @@ TEST_F(ImageFolderTest, EvaluatesTheBytesOfTorchvision) {
   EXPECT_EQ(data.samples().shape, (Shape{3, 16, 16}));
   EXPECT_EQ(data.samples().classes, 3);
   EXPECT_EQ(data.count(Split::test), 5);
-  const BatchMaker maker(data, Split::test, {.std = {1.0 / 255}});
-  const Batch batch = maker.make({.samples = {3, 4}});
-  const SafetensorsFile expected = test::expected_images();
-  const float* pixel = batch.samples.data<float>();
-  for (const char* name : {"photo.jpg", "photo.png"})
-    for (const int value : test::values_of(expected.read(std::string("evaluated/") + name)))
-      ASSERT_FLOAT_EQ(*pixel++, static_cast<float>(value)) << name;
+  expect_bytes_of_torchvision(20);
+  const Batch batch = BatchMaker(data, Split::test, {}).make({.samples = {3}});
   EXPECT_EQ(batch.targets.data<std::int64_t>()[0], 2);
+}
+
+// 3, 5, 11 and 13 pixels in all: half of them is rounded up to 2 and 6, and down to 2 and 6.
+TEST_F(ImageFolderTest, LeavesOutAnOddNumberOfPixelsAroundTheCentreAsTorchvisionDoes) {
+  expect_bytes_of_torchvision(19);
+  expect_bytes_of_torchvision(21);
 }
 
 TEST_F(ImageFolderTest, TakesRandomPartsThatDependOnSeedEpochAndSampleAlone) {

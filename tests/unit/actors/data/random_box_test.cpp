@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace troupe {
 namespace {
@@ -38,6 +40,62 @@ TEST(RandomResizedCrop, TakesPartsOfTheAreasAndRatiosOfTorchvision) {
   EXPECT_NEAR(area, 0.4338, 0.015);
   EXPECT_NEAR(log_ratio, 0.0310, 0.01);
   EXPECT_NEAR(center, 0.5, 0.01);
+}
+
+/// A box's area, ratio, and place among those that it could have in the image.
+struct Drawn {
+  double area, ratio, left, top;
+};
+Drawn drawn(const ImageBox& box, ImageSize image) {
+  const auto share = [](std::int64_t first, std::int64_t rest) {
+    return (static_cast<double>(first) + 0.5) / static_cast<double>(rest + 1);
+  };
+  return {static_cast<double>(box.width * box.height),
+          std::log(static_cast<double>(box.width) / static_cast<double>(box.height)),
+          share(box.left, image.width - box.width), share(box.top, image.height - box.height)};
+}
+
+double correlation(const std::vector<Drawn>& all, double Drawn::*x, double Drawn::*y) {
+  const auto count = static_cast<double>(all.size());
+  double x_sum = 0, y_sum = 0, xx = 0, yy = 0, xy = 0;
+  for (const Drawn& one : all) {
+    x_sum += one.*x;
+    y_sum += one.*y;
+    xx += one.*x * one.*x;
+    yy += one.*y * one.*y;
+    xy += one.*x * one.*y;
+  }
+  return (xy - x_sum * y_sum / count) /
+         std::sqrt((xx - x_sum * x_sum / count) * (yy - y_sum * y_sum / count));
+}
+
+/// Each place of a box must be drawn by a number of its own, and be found in the whole image.
+void expect_independent_places(const std::vector<Drawn>& all) {
+  const double bound = 5 / std::sqrt(static_cast<double>(all.size()));  // standard deviations
+  EXPECT_LT(std::abs(correlation(all, &Drawn::left, &Drawn::top)), bound);
+  for (double Drawn::*place : {&Drawn::left, &Drawn::top}) {
+    for (double Drawn::*size : {&Drawn::area, &Drawn::ratio})
+      EXPECT_LT(std::abs(correlation(all, place, size)), bound);
+    const auto [least, most] = std::ranges::minmax(all, {}, place);
+    EXPECT_LT(least.*place, 0.02);
+    EXPECT_GT(most.*place, 0.98);
+  }
+}
+
+TEST(RandomResizedCrop, DrawsBothPlacesIndependentlyOfEachOtherAndOfTheSize) {
+  constexpr ImageSize image{500, 375};
+  std::vector<Drawn> all;
+  for (std::uint32_t sample = 0; sample < 4000; ++sample)
+    all.push_back(drawn(random_resized_crop(image, key(sample)), image));
+  expect_independent_places(all);
+}
+
+TEST(RandomErasing, DrawsBothPlacesIndependentlyOfEachOtherAndOfTheSize) {
+  constexpr ImageSize image{500, 375};
+  std::vector<Drawn> all;
+  for (std::uint32_t sample = 0; sample < 8000; ++sample)
+    if (const auto box = random_erasing(image, key(sample))) all.push_back(drawn(*box, image));
+  expect_independent_places(all);
 }
 
 TEST(RandomResizedCrop, TakesTheCentreOfImagesThatAreTooNarrow) {

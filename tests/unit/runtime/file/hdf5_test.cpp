@@ -85,17 +85,20 @@ TEST_F(Hdf5, HoldsIntegersAndNumbersOfAllSizes) {
 }
 
 TEST_F(Hdf5, GivesRowsOfChunksThatDivideAllAxes) {
-  write(ramp(7 * 5 * 3), {.shape = {7, 5, 3}, .chunk = {2, 3, 2}, .with = [](hid_t creation) {
-                            H5Pset_deflate(creation, 6);
-                          }});
-  const auto chunks = Hdf5File(path()).chunked("x");
-  ASSERT_NE(chunks, nullptr);
-  ASSERT_EQ(chunks->row_bytes(), 60U);
-  for (const std::int64_t row : {6, 0, 3, 3}) {
-    std::vector<float> values(15);
-    chunks->read_row(row, std::as_writable_bytes(std::span(values)));
-    for (int i = 0; i < 15; ++i)
-      EXPECT_EQ(values[static_cast<std::size_t>(i)], static_cast<float>(15 * row + i));
+  // Grids of 4 x 2 x 2, 1 x 3 x 3 and 2 x 1 x 3 chunks: which axis is divided more often differs.
+  for (const std::vector<hsize_t>& chunk : {std::vector<hsize_t>{2, 3, 2}, {7, 2, 1}, {4, 5, 1}}) {
+    write(ramp(7 * 5 * 3), {.shape = {7, 5, 3}, .chunk = chunk, .with = [](hid_t creation) {
+                              H5Pset_deflate(creation, 6);
+                            }});
+    const auto chunks = Hdf5File(path()).chunked("x");
+    ASSERT_NE(chunks, nullptr);
+    ASSERT_EQ(chunks->row_bytes(), 60U);
+    for (const std::int64_t row : {6, 0, 3, 3}) {
+      std::vector<float> values(15), expected(15);
+      std::iota(expected.begin(), expected.end(), static_cast<float>(15 * row));
+      chunks->read_row(row, std::as_writable_bytes(std::span(values)));
+      EXPECT_EQ(values, expected) << "row " << row << " of " << testing::PrintToString(chunk);
+    }
   }
 }
 
