@@ -162,6 +162,13 @@ TEST_F(Verbs, EvalRefusesWeightsOfAnotherModel) {
               HasSubstr("model.widths is [9] now, was [8]\n  try: -r 'model.widths=[8]'"));
 }
 
+TEST(Help, SeparatesGroupsByOneEmptyLineAndNamesFromTheirText) {
+  for (const char* verb : {"train", "plan", "launch", "jobscript", "doctor", "eval"})
+    EXPECT_THAT(run_troupe({verb, "--help"}).out, testing::Not(HasSubstr("\n\n\n"))) << verb;
+  EXPECT_THAT(run_troupe({"launch", "--help"}).out,
+              testing::ContainsRegex("\n  --no-python  +COMMAND is always"));
+}
+
 TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   const Ran whole = run_troupe({"inspect", root_.string()});
   EXPECT_EQ(whole.code, exit_done) << whole.error;
