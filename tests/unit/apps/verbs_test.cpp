@@ -579,7 +579,7 @@ TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   std::istringstream lines(ran.out.substr(ran.out.find("\nedge") + 1));
   std::set<std::size_t> widths;
-  for (std::string line; std::getline(lines, line) && !line.starts_with("0 B per step");)
+  for (std::string line; std::getline(lines, line) && !line.starts_with("0 B: ");)
     widths.insert(static_cast<std::size_t>(
         std::ranges::count_if(line, [](unsigned char byte) { return (byte & 0xc0) != 0x80; })));
   EXPECT_EQ(widths.size(), 1u) << ran.out;
