@@ -12,6 +12,7 @@ namespace troupe {
 Stage::Stage(StageOptions options)
     : options_(std::move(options)), stream_(options_.program.stream) {
   options_.optimizer.check();
+  check(options_.rate);
   if (options_.staleness > 0 && !options_.micro_batches)
     throw Error(ErrorCode::bad_options,
                 "a stage with staleness lacks the number of micro-batches of a step",

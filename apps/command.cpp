@@ -135,11 +135,13 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
 /// says which arguments are required.
 class HelpFormatter final : public CLI::Formatter {
  public:
-  /// Removes the empty lines of groups whose options are all hidden.
+  /// Removes the empty lines that CLI11 writes for groups whose options are all hidden.
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
     text.erase(text.find_last_not_of('\n') + 1);
+    for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;)
+      text.erase(at, 1);
     return text + '\n';
   }
   /// Verbs with required options, which CLI11's usage line lacks, or arguments in another order.

@@ -75,8 +75,10 @@ struct Folder {
   }
   fs::path file(const char* part, const char* content, int axes) const {
     if (const auto found = find(part, content, axes)) return *found;
-    const fs::path name = path / fmt::format("{}-{}-idx{}-ubyte", part, content, axes);
-    throw Error(ErrorCode::io, fmt::format("neither {0} nor {0}.gz exists", name.string()), remedy);
+    throw Error(ErrorCode::io,
+                fmt::format("{0} has neither {1}-{2}-idx{3}-ubyte nor the same with .gz",
+                            path.string(), part, content, axes),
+                remedy);
   }
 };
 

@@ -71,8 +71,8 @@ void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
       "prefix of the lines of --tee ([${role_name}${local_rank}]:)");
   add_ignored(verb, "--monitor-interval", flags.monitor_interval);
   add_ignored(verb, "--start-method", flags.start_method);
-  verb.add_flag("--no-python,--no_python", flags.no_python,
-                "COMMAND is always a program, never a verb");
+  verb.add_flag("--no-python", flags.no_python, "COMMAND is always a program, never a verb");
+  verb.add_flag("--no_python", flags.no_python)->group("");
 }
 
 }  // namespace

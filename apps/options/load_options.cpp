@@ -73,6 +73,15 @@ void choose_model_of_file(OptionTree& document) {
                 "leave out one of them: a model of a file needs no name");
 }
 
+/// "; the model in 'net.pt2' has 10 outputs", for model.classes with such a model.
+std::string outputs_of_file(const Options& options) {
+  const ModelSource& model = options.model.chosen();
+  const auto outputs = model.outputs();
+  if (!outputs) return {};
+  return fmt::format("; the model in '{}' has {}", model.file().string(),
+                     counted(*outputs, "output"));
+}
+
 /// A sentence for each option that was given a different value from its default and has no effect.
 std::vector<std::string> without_effect(Options& options, const OptionOrigins& origins) {
   Options defaults(options.own);
@@ -86,7 +95,12 @@ std::vector<std::string> without_effect(Options& options, const OptionOrigins& o
     const std::string where = origins.of(fields[i].path);
     if (key.empty() || where == "default" || fields[i].write() == usual[i].write()) continue;
     const std::string value = std::ranges::find(fields, key, &OptionField::path)->write();
-    if (std::ranges::find(values, value) == values.end())
+    if (std::ranges::find(values, value) != values.end()) continue;
+    if (key == "model.name" && value == FileModel::name)
+      sentences.push_back(fmt::format(
+          "{}: {} has no effect with model.file{}", where, fields[i].path,
+          fields[i].path == "model.classes" ? outputs_of_file(options) : std::string()));
+    else
       sentences.push_back(fmt::format("{}: {} has no effect with {} {}, only with {}", where,
                                       fields[i].path, key, value, fmt::join(values, ", ")));
   }

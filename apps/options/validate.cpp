@@ -46,24 +46,29 @@ class Validator {
   void require(bool holds, const std::vector<std::string>& paths, std::string remedy,
                fmt::format_string<Args...> format, Args&&... args) const {
     if (holds) return;
+    throw Error(ErrorCode::bad_options,
+                position_of(paths) + fmt::format(format, std::forward<Args>(args)...),
+                std::move(remedy));
+  }
+  /// "o.yaml:3:9: "; empty if none is set.
+  std::string position_of(const std::vector<std::string>& paths) const {
     std::string where = "default";
     for (const std::string& path : paths)
       if (where == "default" ||
           (!where.starts_with("override") && origins_.of(path).starts_with("override")))
         where = origins_.of(path);
-    throw Error(
-        ErrorCode::bad_options,
-        (where == "default" ? "" : where + ": ") + fmt::format(format, std::forward<Args>(args)...),
-        std::move(remedy));
+    return where == "default" ? "" : where + ": ";
   }
 
   /// The error of a definition, at the keys that it names; at `keys` if it names none that is set.
+  /// A damaged file stays one: its option is right.
   void refuse(const Error& error, std::vector<std::string> keys) const {
     const std::vector<std::string> named = keys_named_by(error, options_.own);
     const auto is_set = [&](const std::string& key) { return origins_.of(key) != "default"; };
     if (std::ranges::any_of(named, is_set)) keys = named;
     const Error worded = in_words_of_the_command(error, options_.own);
-    require(false, keys, worded.remedy(), "{}", worded.message());
+    throw Error(error.code() == ErrorCode::bad_file ? ErrorCode::bad_file : ErrorCode::bad_options,
+                position_of(keys) + worded.message(), worded.remedy());
   }
   template <class D>
   static std::vector<std::string> keys_of(const Choice<D>& choice) {
@@ -235,7 +240,9 @@ class Validator {
     const ModelSource& chosen = options_.model.chosen();
     const std::string model = (chosen.file().empty() ? "" : "the model in ") + model_title(chosen);
     require(partition.empty() || partition.size() == stages,
-            {"parallel.partition", "parallel.pipeline"}, "give one number for each stage, or auto",
+            {"parallel.partition", "parallel.pipeline"},
+            fmt::format("set parallel.pipeline to {}, or give one number for each stage, or auto",
+                        partition.size()),
             "parallel.partition is [{}] for {}, but parallel.pipeline is {}",
             fmt::join(partition, ", "), counted(std::ssize(partition), "stage"), stages);
     const std::optional<std::size_t> known = blocks_of_the_model();

@@ -31,7 +31,7 @@ int width_of(std::FILE* stream, int otherwise) {
   return has_size ? size.ws_col : otherwise;
 }
 
-std::string loss_text(const StepReport& report) { return fmt::format("loss {:.4f}", report.loss); }
+std::string loss_text(const StepReport& report) { return "loss " + loss_number(report.loss); }
 
 /// "  accuracy 0.9131"; empty for a loss without accuracy.
 std::string accuracy_text(const StepReport& report) {

@@ -22,19 +22,24 @@ std::string whose_figures(const EpochReport& report, bool timed) {
                                : "";
   if (!report.evaluation) return "train" + part;
   if (!timed) return "test";
-  return fmt::format("test; train loss {:.4f}{}{}", report.loss,
+  return fmt::format("test; train loss {}{}{}", loss_number(report.loss),
                      accuracy_part(", accuracy ", report.accuracy), part);
 }
 
 }  // namespace
 
+std::string loss_number(double loss) {
+  constexpr double largest = 1e6;
+  return std::abs(loss) < largest ? fmt::format("{:.4f}", loss) : fmt::format("{:.3e}", loss);
+}
+
 std::string epoch_line(const EpochReport& report) {
   const auto& test = report.evaluation;
   const bool timed = report.time.count() > 0;
   return fmt::format(
-      "Epoch {}/{}: {}Loss={:.4f}{}{} ({})", report.epoch, report.epochs_total,
+      "Epoch {}/{}: {}Loss={}{}{} ({})", report.epoch, report.epochs_total,
       timed ? fmt::format("Time={:.3f}s, ", report.time.count()) : "",
-      test ? test->loss : report.loss,
+      loss_number(test ? test->loss : report.loss),
       accuracy_part(", Accuracy=", test ? test->accuracy() : report.accuracy),
       timed ? fmt::format(", Throughput={:.1f} {}", report.images_per_second, report.unit) : "",
       whose_figures(report, timed));
@@ -46,7 +51,7 @@ std::string completion_lines(const TrainingTotals& totals,
   if (evaluation && evaluation->correct)
     lines += accuracy_part(" Final Accuracy: ", evaluation->accuracy());
   else if (evaluation)
-    lines += fmt::format(" Final Loss: {:.4f}", evaluation->loss);
+    lines += fmt::format(" Final Loss: {}", loss_number(evaluation->loss));
   const double seconds = totals.time.count();
   if (totals.samples > 0)
     lines += fmt::format("\nTotal Time: {:.1f}s, Throughput: {:.1f} {}", seconds,
@@ -56,7 +61,8 @@ std::string completion_lines(const TrainingTotals& totals,
 
 std::string result_line(const Evaluation& result) {
   if (!result.correct)
-    return fmt::format("test loss {:.4f} ({})", result.loss, counted(result.count, "sample"));
+    return fmt::format("test loss {} ({})", loss_number(result.loss),
+                       counted(result.count, "sample"));
   return fmt::format("test accuracy {:.4f} ({}/{})", *result.accuracy(), *result.correct,
                      result.count);
 }

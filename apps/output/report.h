@@ -47,6 +47,9 @@ struct EpochReport {
   std::optional<Evaluation> evaluation;
 };
 
+/// "0.2341"; "5.999e+30" for a number that is too large to read in full.
+std::string loss_number(double loss);
+
 /// "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s (train)". The
 /// parentheses say what loss and accuracy are of ("test; train loss 1.5021, accuracy 0.6702"), and
 /// how many steps were trained if not the whole epoch. Time, throughput and accuracy are left out

@@ -154,4 +154,17 @@ std::string run_summary(const RunReport& report, const RunShape& shape) {
   return advice.empty() ? text : text + "\n" + advice;
 }
 
+std::string shared_cores_sentence(const RunReport& report, std::uint32_t process,
+                                  std::chrono::duration<double> processor_time, int cores) {
+  constexpr double much_less = 0.7;
+  std::chrono::duration<double> computed{};
+  for (const ActorReport& actor : report.actors)
+    if (actor.process == process && stage_of(actor.name)) computed += actor.time.compute;
+  // More threads than cores wait for each other.
+  computed =
+      std::min<std::chrono::duration<double>>(computed, report.wall * static_cast<double>(cores));
+  if (report.wall < shortest || processor_time >= much_less * computed) return {};
+  return "other programs used the cores: the time of computing includes waiting for a core";
+}
+
 }  // namespace troupe

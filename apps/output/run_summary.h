@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,5 +29,11 @@ struct RunShape {
 /// bottleneck, and which option may help (threads, data, partition, micro-batches). Empty for a run
 /// that has no stages or is too short.
 std::string run_summary(const RunReport& report, const RunShape& shape);
+
+/// A sentence if the stages of this process, which compute on the CPU with at most `cores`, needed
+/// much less processor time than the time table says that they computed: other programs had the
+/// cores. Empty otherwise, and for a run that is too short.
+std::string shared_cores_sentence(const RunReport& report, std::uint32_t process,
+                                  std::chrono::duration<double> processor_time, int cores);
 
 }  // namespace troupe

@@ -125,7 +125,7 @@ void print_edges(const PlannedRun& run) {
     if (row.reach == Reach::beyond) between_hosts += bytes;
   }
   if (std::ranges::any_of(rows, [](const EdgeRow& row) { return row.edge.step_bytes == 0; }))
-    print_out("0 B per step: an edge that carries data only for checkpoints\n");
+    print_out("0 B: a few numbers, or for checkpoints a reference to the weights of a stage\n");
   const auto used = [&](Reach reach) {
     return std::ranges::any_of(rows, [&](const EdgeRow& row) { return row.reach == reach; });
   };

@@ -118,6 +118,16 @@ void check_work(const Options& options, const PlanArguments& arguments) {
               fmt::format("plan for {}{}", limits.total_stages(), or_give(processes, limits)));
 }
 
+/// The options with the threads that each process of the run gets. The processes of a host share
+/// its cores, of which each host is expected to have as many as this one.
+Options with_threads_of_a_process(Options options, const PlanArguments& arguments,
+                                  std::uint32_t processes) {
+  const int cores = std::max(1, available_cores() / arguments.processes_per_host);
+  options.run.threads = actor_threads(options, processes, cores);
+  options.intra_op_threads = intra_op_threads(options, processes, cores);
+  return options;
+}
+
 /// How the processes would connect. Throws if they could not.
 TransportTopology topology_of(const Options& options, const PlanArguments& arguments) {
   std::vector<ProcessPlace> places;
@@ -138,9 +148,10 @@ TransportTopology topology_of(const Options& options, const PlanArguments& argum
 
 int plan(const PlanArguments& arguments, const Definitions& own) {
   const StopSignal on_signal(stop_before_the_end);
-  const Options options = load_options(arguments.options, arguments.overrides, own);
+  const Options given = load_options(arguments.options, arguments.overrides, own);
   const auto processes = static_cast<std::uint32_t>(arguments.hosts * arguments.processes_per_host);
-  check_work(options, arguments);
+  check_work(given, arguments);
+  const Options options = with_threads_of_a_process(given, arguments, processes);
   TransportTopology topology = topology_of(options, arguments);
   PipelineOptions pipeline = pipeline_options(options, {}, {.processes = processes});
   if (pipeline.block_costs.empty()) measure(pipeline);
@@ -155,11 +166,10 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   for (std::uint32_t process = 0; process < processes; ++process)
     planned.bounds.push_back(memory_bound(pipeline, graph, data.bytes_in_memory(), process));
   print_out("{}\n", run_heading(options, pipeline));
-  if (const int idle = idle_cores(options, processes); processes == 1 && idle > 0)
+  if (const int idle = idle_cores(given, processes); processes == 1 && idle > 0)
     print_out("idle on this machine: {}; try parallel.intra_op_threads=auto\n",
               counted(idle, "core"));
-  for (const auto& warnings :
-       {options.warnings, variable_warnings(options), shape_warnings(pipeline)})
+  for (const auto& warnings : {given.warnings, variable_warnings(given), shape_warnings(pipeline)})
     for (const std::string& warning : warnings) print_out("warning: {}\n", warning);
   print_out("\n");
   print_stages(pipeline);

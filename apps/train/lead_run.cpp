@@ -123,7 +123,7 @@ std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFo
 /// "test loss 0.2341, test accuracy 0.9131 (9131/10000)"
 std::string figures(const Evaluation& seen, std::string_view between) {
   if (!seen.correct) return result_line(seen);
-  return fmt::format("test loss {:.4f}{}{}", seen.loss, between, result_line(seen));
+  return fmt::format("test loss {}{}{}", loss_number(seen.loss), between, result_line(seen));
 }
 
 void print_best(const Options& options, const OutputFolder& folder, RunLog& log) {
@@ -150,6 +150,22 @@ void remove_former_best(const Options& options, const OutputFolder& folder, RunL
     log.warn(pruned.error().message());
 }
 
+void print_usage(const RunReport& report, RunLog& log, Device device, const RunShape& shape,
+                 const ProcessUsage& before) {
+  const ProcessUsage after = process_usage();
+  std::vector<std::string> lines{usage_line(before, after, report.wall, available_cores(),
+                                            shape.processes > 1 ? "rank 0" : "")};
+  const auto processor_time = after.processor_time - before.processor_time;
+  if (device == Device::cpu())
+    lines.push_back(shared_cores_sentence(report, 0, processor_time, available_cores()));
+  for (const std::string& line : lines) {
+    if (line.empty()) continue;
+    log.record(line);
+    print_out("{}\n", line);
+  }
+  print_out("\n");
+}
+
 /// `asked_here`: this process, not another, was asked to stop.
 int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
              const Options& options, const RunShape& shape, const ProcessUsage& before,
@@ -161,10 +177,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   print_out("\n{}\n", time_split_table(report));
   if (const std::string judged = run_summary(report, shape); !judged.empty())
     print_out("{}\n", judged);
-  const std::string used = usage_line(before, process_usage(), report.wall, available_cores(),
-                                      shape.processes > 1 ? "rank 0" : "");
-  log.record(used);
-  print_out("{}\n\n", used);
+  print_usage(report, log, options.pipeline.stream.device, shape, before);
   if (log.checkpoint_error()) throw *log.checkpoint_error();
   const double seconds = std::chrono::duration<double>(report.wall).count();
   if (report.stopped) {
@@ -236,8 +249,8 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
   pipeline.on_step = [&, verbose](const StepSeen& seen) {
     log.step(seen);
     if (verbose)
-      log.debug(fmt::format("step {} committed: loss {:.4f}, {} in {:.1f} ms", seen.step, seen.loss,
-                            counted(seen.samples, "sample"),
+      log.debug(fmt::format("step {} committed: loss {}, {} in {:.1f} ms", seen.step,
+                            loss_number(seen.loss), counted(seen.samples, "sample"),
                             std::chrono::duration<double, std::milli>(seen.duration).count()));
   };
   pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) {
@@ -357,8 +370,7 @@ int lead_run(const TrainCommand& command,
   if (command.world) print_out("{}\n", processes);
 
   RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps,
-             options.own, pipeline->stopping,
-             pipeline->data.dataset.samples().shape.rank() == 3 ? images_unit : samples_unit);
+             options.own, pipeline->stopping, throughput_unit(pipeline->data.dataset.samples()));
   record_begin(
       log, command.call.command_line, start, timeline,
       fmt::format("{}\n{}", data_heading(pipeline->data.dataset), run_heading(options, *pipeline)));

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <limits>
+#include <optional>
 
 #include "apps/options/option_changes.h"
 #include "apps/output/csv.h"
@@ -77,19 +81,47 @@ void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32
                   "resume from that one with --restart auto, or choose another folder with -o");
 }
 
+namespace {
+
+/// The step of the first evaluation of a run whose loss was not finite, if there was one.
+std::optional<std::int64_t> first_diverged_evaluation(const std::filesystem::path& output) {
+  constexpr auto all = std::numeric_limits<std::int64_t>::max();
+  const std::vector<Evaluation> seen = evaluations_until(output / "train.csv", all);
+  const auto first =
+      std::ranges::find_if(seen, [](const Evaluation& one) { return !std::isfinite(one.loss); });
+  return first == seen.end() ? std::nullopt : std::optional<std::int64_t>(first->step);
+}
+
+/// How to resume a run, from its newest checkpoint, or after divergence from the newest one of
+/// which it is not known that the test loss was not finite.
+std::string resume_hint(const std::filesystem::path& output, bool diverged) {
+  const std::filesystem::path checkpoints = output / "checkpoints";
+  const auto bad = diverged ? first_diverged_evaluation(output) : std::nullopt;
+  std::int64_t newest = 0, sound = 0;
+  if (std::filesystem::exists(checkpoints))
+    for (const CheckpointInfo& found : list_checkpoints(checkpoints)) {
+      if (!found.complete) continue;
+      newest = std::max(newest, found.step);
+      if (!bad || found.step < *bad) sound = std::max(sound, found.step);
+    }
+  if (newest == 0) return "no checkpoint was written";
+  if (sound == newest)
+    return fmt::format("resume from step {} with the same command and --restart {}", newest,
+                       output.string());
+  if (sound == 0) return "there is no checkpoint from before the test loss was not finite";
+  return fmt::format(
+      "resume from step {}, before the test loss was not finite, with --restart {} and another "
+      "folder (-o)",
+      sound, (checkpoints / checkpoint_name(sound)).string());
+}
+
+}  // namespace
+
 Error with_resume_hint(const Error& error, const std::filesystem::path& output) {
   const bool lost = error.code() == ErrorCode::peer_lost;
   if (!lost && error.code() != ErrorCode::actor_failed && error.code() != ErrorCode::diverged)
     return error;
-  const std::filesystem::path checkpoints = output / "checkpoints";
-  std::int64_t saved = 0;
-  if (std::filesystem::exists(checkpoints))
-    for (const CheckpointInfo& found : list_checkpoints(checkpoints))
-      if (found.complete) saved = std::max(saved, found.step);
-  const std::string hint =
-      saved == 0 ? "no checkpoint was written"
-                 : fmt::format("resume from step {} with the same command and --restart {}", saved,
-                               output.string());
+  const std::string hint = resume_hint(output, error.code() == ErrorCode::diverged);
   // What helps after another process was lost depends on that process, which reports it.
   const bool alone = lost || error.remedy().empty();
   return {error.code(), error.message(),

@@ -34,7 +34,8 @@ bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline);
 std::vector<Evaluation> earlier_evaluations(const Resumption& resumption);
 
 /// Adds to an error after which a run can be resumed (a lost process, a failed actor, divergence)
-/// how to resume it from `output`, or that no checkpoint was written. Other errors stay as they
+/// how to resume it from `output`, or that no checkpoint was written. After divergence, it names
+/// the newest checkpoint before the first test loss that was not finite. Other errors stay as they
 /// are.
 Error with_resume_hint(const Error& error, const std::filesystem::path& output);
 

@@ -20,6 +20,7 @@
 #include "apps/options/option_changes.h"
 #include "apps/options/options.h"
 #include "apps/options/options_table.h"
+#include "apps/output/report.h"
 #include "apps/output/slow_notice.h"
 #include "ops/backend.h"
 #include "ops/nn/network.h"
@@ -53,19 +54,33 @@ std::vector<std::size_t> choose_partition(const Options& options, PipelineOption
   return balanced_partition(costs, stages);
 }
 
+/// The error of a damaged file, with the option that names the file.
+Error with_option(const Error& error, std::string_view key) {
+  if (error.code() != ErrorCode::bad_file) return error;
+  return {error.code(), fmt::format("{}: {}", key, error.message()), error.remedy()};
+}
+
+Dataset opened_dataset(const Options& options) {
+  const SlowNotice notice(fmt::format("opening the data set {}", options.dataset.name));
+  try {
+    return open_dataset(options.dataset.chosen(), dataset_options(options));
+  } catch (const Error& error) {
+    throw with_option(error, "data.path");
+  }
+}
+
+WeightsFile opened_weights(const Options& options, const StartingPoint& start) {
+  try {
+    return open_weights(start.weights.empty() ? find_weights(options.weights) : start.weights);
+  } catch (const Error& error) {
+    throw with_option(error, "model.weights");
+  }
+}
+
 StateSpec whole_spec(const PipelineOptions& pipeline) {
   Model model = model_of(pipeline);
   const std::size_t blocks = model.blocks.size();
   return Network(std::move(model), 0, blocks, pipeline.dtype, pipeline.stream).spec();
-}
-
-/// The cores of this process, or its part of those of its node if processes share them.
-int cores_of_process() {
-  const Environment environment = Environment::of_process();
-  const auto world = world_from_environment(environment);
-  const int cores = available_cores();
-  if (!world || world->local_size < 2) return cores;
-  return std::min(cores, std::max(1, node_cores(*world, environment) / world->local_size));
 }
 
 }  // namespace
@@ -104,10 +119,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
     pipeline.staleness = static_cast<std::uint32_t>(options.staleness);
   pipeline.processes = here.processes;
   pipeline.stream.threads = intra_op_threads(options, here.processes);
-  {
-    const SlowNotice notice(fmt::format("opening the data set {}", options.dataset.name));
-    pipeline.data.dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
-  }
+  pipeline.data.dataset = opened_dataset(options);
   pipeline.data.prefetch = std::max(4, 2 * pipeline.data.workers);
   pipeline.first_step = start.steps;
   check(learning_rate_options(pipeline));
@@ -119,8 +131,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
       throw of_another_model(error, start.checkpoint, start.options, options);
     }
   } else if (!options.weights.empty()) {
-    const WeightsFile weights =
-        open_weights(start.weights.empty() ? find_weights(options.weights) : start.weights);
+    const WeightsFile weights = opened_weights(options, start);
     try {
       pipeline.initial =
           states_from(pipeline, here.process,
@@ -226,16 +237,24 @@ WorkLimits work_limits(const Options& options) {
           .batch_size = options.pipeline.batch_size};
 }
 
-int actor_threads(const Options& options, std::uint32_t processes) {
+int cores_of_process() {
+  const Environment environment = Environment::of_process();
+  const auto world = world_from_environment(environment);
+  const int cores = available_cores();
+  if (!world || world->local_size < 2) return cores;
+  return std::min(cores, std::max(1, node_cores(*world, environment) / world->local_size));
+}
+
+int actor_threads(const Options& options, std::uint32_t processes, int cores) {
   if (options.run.threads > 0) return options.run.threads;
   const std::int64_t all = options.stages * options.pipeline.replicas;
   const auto wanted = static_cast<int>((all + processes - 1) / processes);
-  return std::clamp(cores_of_process() / std::max(1, options.intra_op_threads), 1, wanted);
+  return std::clamp(cores / std::max(1, options.intra_op_threads), 1, wanted);
 }
 
-int intra_op_threads(const Options& options, std::uint32_t processes) {
+int intra_op_threads(const Options& options, std::uint32_t processes, int cores) {
   if (options.intra_op_threads > 0) return options.intra_op_threads;
-  const int share = std::max(1, cores_of_process() / actor_threads(options, processes));
+  const int share = std::max(1, cores / actor_threads(options, processes, cores));
   const auto limit = openmp_threads(Environment::of_process().get("OMP_NUM_THREADS").value_or(""));
   return limit ? std::min(share, *limit) : share;
 }
@@ -257,6 +276,22 @@ std::string options_for_restart(const Options& options, const std::vector<std::s
   return text;
 }
 
+std::string_view throughput_unit(const SampleSpec& samples) {
+  return samples.dtype == DType::u8 && samples.shape.rank() == 3 ? images_unit : samples_unit;
+}
+
+namespace {
+
+/// "4 features", "1×28×28"; "32×8" for a sequence, which data sets give a channel axis of 1.
+std::string sample_text(const SampleSpec& samples) {
+  const Shape& shape = samples.shape;
+  if (shape.rank() == 1) return counted(shape[0], "feature");
+  const bool is_sequence = shape.rank() == 3 && shape[0] == 1 && samples.dtype != DType::u8;
+  return fmt::format("{}", fmt::join(shape.dims().subspan(is_sequence ? 1 : 0), "×"));
+}
+
+}  // namespace
+
 std::string data_heading(const Dataset& data) {
   const SampleSpec& samples = data.samples();
   const TargetNames names = data.target_names();
@@ -277,10 +312,7 @@ std::string data_heading(const Dataset& data) {
   else if (!classes)
     targets = "targets of " + kinds;
   return fmt::format("{}: {} training and {} test samples, {}, {}", data.name(),
-                     data.count(Split::train), data.count(Split::test),
-                     samples.shape.rank() == 1
-                         ? counted(samples.shape[0], "feature")
-                         : fmt::format("{}", fmt::join(samples.shape.dims(), "×")),
+                     data.count(Split::train), data.count(Split::test), sample_text(samples),
                      targets);
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "actors/pipeline.h"
@@ -53,13 +54,18 @@ bool has_batch_norms(const PipelineOptions& pipeline);
 /// The limits of distributing a run with these options over processes.
 WorkLimits work_limits(const Options& options);
 
+/// The cores of this process, or its part of those of its node if processes share them.
+int cores_of_process();
+
 /// Threads for actors: those of the options, or one for each stage and replica of the process, at
-/// most the cores that it may use.
-int actor_threads(const Options& options, std::uint32_t processes = 1);
+/// most its cores.
+int actor_threads(const Options& options, std::uint32_t processes = 1,
+                  int cores = cores_of_process());
 
 /// Threads of a kernel: those of the options, or the cores of the process, divided by its actor
 /// threads; at least one, at most OMP_NUM_THREADS.
-int intra_op_threads(const Options& options, std::uint32_t processes = 1);
+int intra_op_threads(const Options& options, std::uint32_t processes = 1,
+                     int cores = cores_of_process());
 
 /// Cores beyond the threads of actors and kernels that `auto` would use; 0 if there are none.
 int idle_cores(const Options& options, std::uint32_t processes = 1);
@@ -70,6 +76,9 @@ int available_cores();
 
 /// The resolved options as the output folder keeps them, with the partition that `auto` has found.
 std::string options_for_restart(const Options& options, const std::vector<std::size_t>& partition);
+
+/// What the command calls the throughput of these samples: images are those of u8.
+std::string_view throughput_unit(const SampleSpec& samples);
 
 /// What the data set holds, in one line: "csv: 480 training and 120 test samples, 4 features,
 /// target species: 0 setosa, 1 virginica".

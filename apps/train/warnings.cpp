@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <iterator>
 
 #include "actors/partial_weights.h"
 #include "apps/files/weights_file.h"
@@ -15,8 +17,40 @@
 #include "runtime/world/world.h"
 
 namespace troupe {
+namespace {
 
 constexpr std::int64_t fewest_samples_of_a_norm = 8;  // fewer give noisy averages
+
+/// Sentences for groups all of whose parameters are frozen, so that they set nothing.
+std::vector<std::string> frozen_groups(const Optimizer& optimizer,
+                                       const std::vector<std::string>& parameters) {
+  std::vector<std::string> sentences;
+  for (const ParameterGroup& group : optimizer.groups()) {
+    const Optimizer alone = optimizer.with_groups({group});
+    const auto trains = [&](const std::string& parameter) {
+      return alone.group_of(parameter) != nullptr && !optimizer.freezes(parameter);
+    };
+    if (group.lr != 0.0 && std::ranges::none_of(parameters, trains))
+      sentences.push_back(
+          fmt::format("the group [{}] of train.groups has no effect: all of its parameters are "
+                      "frozen",
+                      fmt::join(group.parameters, ", ")));
+  }
+  return sentences;
+}
+
+/// A sentence for the outputs of a model's file that are no class of the data set.
+std::vector<std::string> surplus_outputs(const PipelineOptions& pipeline) {
+  const std::int64_t classes = pipeline.data.dataset.samples().classes;
+  const std::filesystem::path file = pipeline.model.file();
+  const std::int64_t outputs = pipeline.model.outputs().value_or(0);
+  if (file.empty() || pipeline.loss.kind != LossKind::cross_entropy || outputs <= classes)
+    return {};
+  return {fmt::format("{} has {}, but the data set has {}", file.string(),
+                      counted(outputs, "output"), counted(classes, "class"))};
+}
+
+}  // namespace
 
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const WorkLimits shares{.pipeline = std::ssize(pipeline.partition),
@@ -58,11 +92,14 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     const ParameterGroup* group = pipeline.optimizer.group_of(parameter);
     return (group ? group->lr.value_or(pipeline.rate.lr) : pipeline.rate.lr) > 0;
   };
-  if (std::ranges::none_of(parameter_names(model_of(pipeline)), trains))
+  const std::vector<std::string> parameters = parameter_names(model_of(pipeline));
+  if (std::ranges::none_of(parameters, trains))
     sentences.push_back(fmt::format("{}: the weights will not change",
                                     pipeline.rate.lr == 0
                                         ? "train.lr is 0"
                                         : "train.freeze and train.groups hold all parameters"));
+  std::ranges::move(frozen_groups(pipeline.optimizer, parameters), std::back_inserter(sentences));
+  std::ranges::move(surplus_outputs(pipeline), std::back_inserter(sentences));
   if (const std::uint32_t steps = timeline_of(pipeline).steps;
       pipeline.staleness > 0 && pipeline.staleness >= steps)
     sentences.push_back(

@@ -25,14 +25,15 @@ namespace {
 void check_samples(const FileModel& model, const graph::Graph& graph, const SampleSpec& samples) {
   const graph::Sizes& input = graph.value(graph.input).shape;
   const Shape wanted = graph::shape_for(graph::Sizes(input.begin() + 1, input.end()), 1);
-  const bool lacks_channel = samples.shape.rank() == wanted.rank() + 1 && samples.shape[0] == 1 &&
-                             Shape(samples.shape.dims().subspan(1)) == wanted;
-  if (wanted != samples.shape && !lacks_channel)
+  // Data sets give [height, width], which may be [steps, features], a channel axis of 1.
+  const bool lacks_channel = samples.shape.rank() == wanted.rank() + 1 && samples.shape[0] == 1;
+  const Shape given = lacks_channel ? Shape(samples.shape.dims().subspan(1)) : samples.shape;
+  if (wanted != given)
     throw Error(
         ErrorCode::bad_options,
         fmt::format("the model in '{}' takes samples of the shape {}, but those of the data "
                     "set have {}",
-                    model.file.string(), to_string(wanted), to_string(samples.shape)),
+                    model.file.string(), to_string(wanted), to_string(given)),
         "choose another data set, or export the model for samples of this shape");
   const bool indices = samples.dtype == DType::i64;
   if (indices && is_floating(graph.value(graph.input).dtype))

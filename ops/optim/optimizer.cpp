@@ -49,8 +49,20 @@ std::size_t slips(std::string_view literal, std::string_view name) {
   }
 }
 
-/// The names whose parts look most like the longest part of a pattern without wildcards.
+/// The pattern for all parameters of a module or of a kind, if `pattern` is the name of one: the
+/// patterns of a shell match whole names.
+std::optional<std::string> completed(const std::string& pattern,
+                                     const std::vector<std::string>& names) {
+  for (const std::string& whole : {pattern + ".*", "*." + pattern, "*." + pattern + ".*"})
+    if (std::ranges::any_of(names, [&](const auto& name) { return matches(whole, name); }))
+      return whole;
+  return std::nullopt;
+}
+
+/// The pattern that was meant, or the names whose parts look most like the longest part of a
+/// pattern without wildcards.
 std::string remedy_for(const std::string& pattern, std::vector<std::string> names) {
+  if (const auto whole = completed(pattern, names)) return fmt::format("write \"{}\"", *whole);
   constexpr std::size_t shown = 3;
   std::string literal;
   for (std::size_t begin = 0; begin < pattern.size();) {

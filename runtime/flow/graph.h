@@ -18,6 +18,7 @@ namespace troupe {
 template <class A>
 struct ActorRef {
   std::size_t index = 0;
+  bool operator==(const ActorRef&) const = default;  ///< of one graph: the same actor
 };
 
 struct EdgeOptions {

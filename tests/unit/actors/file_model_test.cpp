@@ -34,6 +34,16 @@ TrainingRun run_of(const std::string& model, const std::string& extension = ".pt
 
 std::size_t blocks_of(const TrainingRun& run) { return model_of(pipeline_of(run)).blocks.size(); }
 
+TEST(FileModelSamples, AreNamedWithoutTheChannelThatDataSetsGiveASequence) {
+  try {
+    (void)FileModel{.file = file_of("tokens")}.make({.shape = {1, 99}, .dtype = DType::i64});
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("those of the data set have [99]"), std::string::npos)
+        << error.message();
+  }
+}
+
 class FileModelRuns : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FileModelRuns, GiveTheSameBitsWhateverTheStages) {

@@ -3,6 +3,7 @@
 
 #include "actors/stage.h"
 #include "ops/models/models.h"
+#include "runtime/flow/graph.h"
 #include "runtime/flow/runtime_access.h"
 
 namespace troupe {
@@ -37,6 +38,23 @@ void begin(Stage& stage, const OutputPort& scarce) {
     RuntimeAccess::attach(*port, edge++, port == &scarce ? 1 : 8);
   for (OutputPort* port : stage.outputs()) RuntimeAccess::begin_incarnation(*port, 0);
   stage.restore(nullptr, 0);
+}
+
+TEST(StageOptions, ARateThatLacksItsStepsIsRefusedWhenTheGraphIsBuilt) {
+  StageOptions options = stage_options();
+  options.rate.schedule = LearningRateSchedule::cosine;
+  Graph graph;
+  try {
+    graph.add<Stage>("stage", options);
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("LearningRateOptions::total_steps"),
+              std::string::npos);
+  }
+  options.rate.total_steps = 5;
+  const ActorRef<Stage> stage = graph.add<Stage>("stage", options);
+  EXPECT_EQ(stage, graph.find<Stage>("stage"));
+  EXPECT_NE(stage, graph.add<Stage>("other", options));
 }
 
 /// The only stage of a replica with a bucket a layer; whoever takes its input's gradient gives one

@@ -63,6 +63,28 @@ TEST_F(ArrayTraining, GivesTheSameWeightsFromAnyFormatAndWhenResumedWithinAnEpoc
   }
 }
 
+TEST_F(ArrayTraining, OfSequencesNamesTheirOwnShapeAndCountsSamples) {
+  const auto zeros = [](const std::string& type, const std::string& shape, std::size_t bytes) {
+    return test::npy_file(
+        "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }",
+        std::string(bytes, '\0'));
+  };
+  test::write_text(folder_ / "a.npz",
+                   test::zip_of({{"x_train.npy", zeros("<f4", "(8, 5, 3)", 4 * 8 * 5 * 3)},
+                                 {"y_train.npy", zeros("|u1", "(8,)", 8)},
+                                 {"x_test.npy", zeros("<f4", "(2, 5, 3)", 4 * 2 * 5 * 3)},
+                                 {"y_test.npy", zeros("|u1", "(2,)", 2)}}));
+  const auto train = [&](const std::string& name, const std::string& model) {
+    return run_troupe({"train", out("o.yaml"), "-o", out(name), "-r", "data.name=npz", "-r",
+                       "data.path=" + out("a.npz"), "-r", model});
+  };
+  const Ran ran = train("run", "model.name=mlp");
+  ASSERT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out, HasSubstr("8 training and 2 test samples, 5×3, "));
+  EXPECT_THAT(ran.out, HasSubstr(" samples/s"));
+  EXPECT_THAT(ran.out, testing::Not(HasSubstr("img/s")));
+}
+
 TEST_F(ArrayTraining, HasOneCopyOfTheArraysInMemoryInEveryVerb) {
   constexpr std::size_t samples = 8192, size = 1024, bytes = samples * size;
   const std::string begin = "{'descr': '|u1', 'fortran_order': False, 'shape': ";

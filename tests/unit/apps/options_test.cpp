@@ -83,6 +83,11 @@ TEST(Options, AnOverrideOfTheModelWinsOverTheFile) {
                                      "o.yaml", {"model.file=" + graph});
   EXPECT_EQ(file.model.name, "file");
   EXPECT_THAT(file.warnings, Contains(HasSubstr("model.widths has no effect")));
+  const Options classes =
+      parse_options(data, "o.yaml", {"model={file: " + graph + ", classes: 3}"});
+  EXPECT_THAT(classes.warnings,
+              Contains(HasSubstr("model.classes has no effect with model.file; the model in '" +
+                                 graph + "' has 10 outputs")));
   EXPECT_EQ(
       parse_options(data + "model: {file: " + graph + "}", "o.yaml", {"model.name=mlp"}).model.name,
       "mlp");
@@ -112,6 +117,11 @@ TEST(Options, TheFormerNameOfThePartitionIsRead) {
   using Blocks = std::vector<std::size_t>;
   EXPECT_EQ(parse_options(old, "o.yaml").pipeline.partition, (Blocks{5, 7}));
   EXPECT_EQ(parse_options(old, "o.yaml", {"parallel.cut=auto"}).pipeline.partition, Blocks{});
+}
+
+TEST(Options, APartitionTellsTheStagesItIsFor) {
+  EXPECT_THAT(refusal("", {"parallel.partition=[5, 7]"}),
+              HasSubstr("set parallel.pipeline to 2, or give one number for each stage"));
 }
 
 TEST(Options, AreRefusedUnderBothOfTheirNames) {
@@ -320,6 +330,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"train.beta1=0.9", "did you mean train.betas?"},
         WrongValue{"train.clip_value=-1", "from 0"},
         WrongValue{"train.freeze=[layer7.*]", "no parameter of the model matches layer7.*"},
+        WrongValue{"train.freeze=[input_block]", "write \"input_block.*\""},
+        WrongValue{"train.groups=[{parameters: [input_block], lr: 1}]", "write \"input_block.*\""},
         WrongValue{"train.gradient_clip_val=1", "did you mean train.clip_norm?"},
         WrongValue{"train.ema_decay=1", "< 1"},
         WrongValue{"train.clip_grad_value=1", "did you mean train.clip_value?"},
@@ -436,7 +448,9 @@ TEST_F(OptionsOfAFolder, AreNotCheckedAgainstSamplesThatCannotBeRead) {
   ASSERT_EQ(options.warnings.size(), 1u);
   EXPECT_THAT(options.warnings[0],
               testing::AllOf(HasSubstr("fashion_mnist cannot be read on this host"),
-                             HasSubstr("train-images-idx3-ubyte")));
+                             HasSubstr(empty.path().string() +
+                                       " has neither "
+                                       "train-images-idx3-ubyte nor the same with .gz")));
   EXPECT_FALSE(block_count(options));
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -24,6 +25,7 @@
 #include "apps/train/resumption.h"
 #include "apps/train/training.h"
 #include "runtime/error.h"
+#include "runtime/file/checkpoint.h"
 #include "tests/unit/apps/step_report.h"
 #include "tests/unit/runtime/file/support.h"
 
@@ -190,6 +192,31 @@ TEST_F(Output, SaysWhetherAFailedRunCanBeResumed) {
               testing::StartsWith("raise `RestartBudget::max`; no checkpoint was written"));
   const Error other(ErrorCode::io, "no space", "free some");
   EXPECT_EQ(with_resume_hint(other, root_).remedy(), "free some");
+}
+
+TEST_F(Output, ADivergedRunIsResumedFromBeforeItsTestLossWasNotFinite) {
+  const Error diverged(ErrorCode::diverged, "the loss of step 5 is not finite", "lower `lr`");
+  const auto evaluated = [&](std::int64_t step, double loss) {
+    Manifest manifest;
+    manifest.step = step;
+    write_checkpoint(root_ / "checkpoints", manifest, {{0, {{"x", Tensor::zeros({2})}}}}).value();
+    TrainCsv csv(root_ / "train.csv", step - 1);
+    ASSERT_TRUE(csv.add(step_report(step)));
+    ASSERT_TRUE(csv.fill({.step = step, .loss = loss, .correct = 1, .count = 2}));
+  };
+  evaluated(2, 0.5);
+  EXPECT_THAT(with_resume_hint(diverged, root_).remedy(),
+              HasSubstr("; resume from step 2 with the"));
+  evaluated(4, std::nan(""));
+  EXPECT_THAT(with_resume_hint(diverged, root_).remedy(),
+              testing::AllOf(HasSubstr("resume from step 2, before the test loss was not finite"),
+                             HasSubstr("--restart " + (root_ / "checkpoints").string() +
+                                       "/step_00000002 and another folder (-o)")));
+  const Error lost(ErrorCode::peer_lost, "rank 1 is lost", "");
+  EXPECT_THAT(with_resume_hint(lost, root_).remedy(), HasSubstr("resume from step 4 with the"));
+  fs::remove_all(root_ / "checkpoints" / "step_00000002");
+  EXPECT_THAT(with_resume_hint(diverged, root_).remedy(),
+              HasSubstr("; there is no checkpoint from before the test loss was not finite"));
 }
 
 TEST(OptionChanges, TheFirstIsNamedByItsKey) {

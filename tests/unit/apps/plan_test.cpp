@@ -8,6 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "apps/train/training.h"
+#include "runtime/text.h"
 #include "tests/unit/apps/ran.h"
 #include "tests/unit/runtime/file/support.h"
 
@@ -54,6 +56,27 @@ TEST_F(Plan, OfOneProcessNamesNoOther) {
   EXPECT_THAT(planned.out, Not(HasSubstr("process")));
   EXPECT_THAT(line(planned, "stage/0.output → stage/1.input"), Not(HasSubstr("*")));
   EXPECT_THAT(planned.out, ContainsRegex("\nmemory bound\n  data set"));
+}
+
+TEST_F(Plan, GivesProcessesOfAHostTheirShareOfItsCores) {
+  const int cores = available_cores();
+  const auto threads = [&](int processes, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{"--nproc-per-node", std::to_string(processes)};
+    words.insert(words.end(), more.begin(), more.end());
+    return line(plan(words), "1 actor thread per process");
+  };
+  EXPECT_THAT(threads(2), HasSubstr(counted(std::max(1, cores / 2), "thread") + " per kernel"));
+  EXPECT_THAT(threads(4, {"-r", "parallel.data=2"}),
+              HasSubstr(counted(std::max(1, cores / 4), "thread") + " per kernel"));
+  EXPECT_THAT(threads(2, {"-r", "parallel.intra_op_threads=3"}), HasSubstr(", 3 threads per"));
+  EXPECT_THAT(threads(1, {"--nnodes", "2"}), HasSubstr(counted(cores, "thread") + " per kernel"));
+}
+
+TEST_F(Plan, SaysWhichEdgesTakeNoMemory) {
+  const Ran planned = plan({"-r", "train.clip_norm=1"});
+  for (const char* edge : {"stage/0.snapshot", "stage/0.gradient_squares"})
+    EXPECT_THAT(line(planned, edge), ContainsRegex(" 0 B +0 B$"));
+  EXPECT_THAT(line(planned, "0 B: a few numbers"), HasSubstr("a reference to the weights"));
 }
 
 TEST_F(Plan, AddsUpEachStage) {

@@ -49,6 +49,15 @@ TEST(Report, EpochLinesSayWhoseFiguresTheyShow) {
   EXPECT_EQ(completion_lines({}, {}), "Training complete.");
 }
 
+TEST(Report, LossesThatDivergeStayShort) {
+  EXPECT_EQ(loss_number(0.23414), "0.2341");
+  EXPECT_EQ(loss_number(12345.67), "12345.6700");
+  EXPECT_EQ(loss_number(5998966642819086651781103484928.0), "5.999e+30");
+  EXPECT_EQ(loss_number(std::nan("")), "nan");
+  const EpochReport report{.epoch = 1, .epochs_total = 2, .loss = 6e30, .accuracy = std::nullopt};
+  EXPECT_EQ(epoch_line(report), "Epoch 1/2: Loss=6.000e+30 (train)");
+}
+
 TEST(Report, EpochLinesLeaveOutTimesOfAnotherProcess) {
   EpochReport report{.epoch = 1, .epochs_total = 2, .step = 937, .loss = 0.5, .accuracy = 0.25};
   EXPECT_EQ(epoch_line(report), "Epoch 1/2: Loss=0.5000, Accuracy=0.2500 (train)");

@@ -55,6 +55,28 @@ TEST_F(Refusals, NameTheSettingAndLeaveNoFolder) {
   EXPECT_THAT(refusal("csv.yaml", "train.evaluate=true"), HasSubstr("has no test samples"));
 }
 
+TEST_F(Refusals, OfDamagedFilesAreFailuresThatNameTheOption) {
+  const auto cut = [&](const std::string& from) {
+    const auto path = folder_ / std::filesystem::path(from).filename();
+    const std::string whole =
+        test::read_text(std::string(TROUPE_SOURCE_DIR "/tests/golden/") + from);
+    test::write_text(path, whole.substr(0, whole.size() / 2));
+    return path.string();
+  };
+  const std::string graph = cut("graphs/resnet18.pt2"), arrays = cut("arrays/stored.npz"),
+                    weights = cut("torch/state_dict.pt");
+  for (const auto& [option, words] :
+       {std::pair("model.file=" + graph, "override -r model.file=" + graph + ": "),
+        std::pair("data={name: npz, path: " + arrays + "}", std::string("data.path: ")),
+        std::pair("model.weights=" + weights, std::string("model.weights: "))}) {
+    const Ran ran = run_troupe({"train", (folder_ / "images.yaml").string(), "-r", option, "-o",
+                                (folder_ / "out").string()});
+    EXPECT_EQ(ran.code, exit_failed) << option;
+    EXPECT_THAT(ran.error, HasSubstr("error: " + words));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "out")) << option;
+  }
+}
+
 TEST_F(Refusals, SuggestAModelForTheSizeOfImages) {
   EXPECT_THAT(
       refusal("images.yaml", "model={name: wide_resnet, widths: []}"),

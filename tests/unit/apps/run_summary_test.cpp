@@ -148,6 +148,19 @@ TEST(RunSummary, SaysNothingOfAShortRunOrOneWithoutStages) {
   EXPECT_EQ(run_summary(run_of({actor("hop", 50, 0, 0)}), two_stages()), "");
 }
 
+TEST(RunSummary, SaysWhereOtherProgramsUsedTheCores) {
+  const RunReport report =
+      run_of({actor("loader", 90, 0, 0), actor("stage/0", 80, 0, 0), actor("stage/1", 80, 0, 0)});
+  const auto sentence = [&](int seconds, int cores) {
+    return shared_cores_sentence(report, 0, std::chrono::seconds(seconds), cores);
+  };
+  EXPECT_THAT(sentence(40, 2), HasSubstr("includes waiting for a core"));
+  EXPECT_EQ(sentence(150, 2), "");
+  EXPECT_EQ(sentence(90, 1), "") << "two stages share a core with each other";
+  EXPECT_THAT(sentence(40, 1), HasSubstr("other programs"));
+  EXPECT_EQ(shared_cores_sentence(report, 1, std::chrono::seconds(1), 2), "") << "has no stage";
+}
+
 TEST(ProcessUsage, IsTheMeanOfARunAndThePeakOfMemory) {
   const auto mebi = [](std::int64_t count) { return count << 20; };
   const ProcessUsage before{.processor_time = std::chrono::seconds(3),

@@ -162,6 +162,13 @@ TEST_F(Verbs, EvalRefusesWeightsOfAnotherModel) {
               HasSubstr("model.widths is [9] now, was [8]\n  try: -r 'model.widths=[8]'"));
 }
 
+TEST(Help, SeparatesGroupsByOneEmptyLineAndNamesFromTheirText) {
+  for (const char* verb : {"train", "plan", "launch", "jobscript", "doctor", "eval"})
+    EXPECT_THAT(run_troupe({verb, "--help"}).out, testing::Not(HasSubstr("\n\n\n"))) << verb;
+  EXPECT_THAT(run_troupe({"launch", "--help"}).out,
+              testing::ContainsRegex("\n  --no-python  +COMMAND is always"));
+}
+
 TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   const Ran whole = run_troupe({"inspect", root_.string()});
   EXPECT_EQ(whole.code, exit_done) << whole.error;
@@ -583,7 +590,7 @@ TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   std::istringstream lines(ran.out.substr(ran.out.find("\nedge") + 1));
   std::set<std::size_t> widths;
-  for (std::string line; std::getline(lines, line) && !line.starts_with("0 B per step");)
+  for (std::string line; std::getline(lines, line) && !line.starts_with("0 B: ");)
     widths.insert(static_cast<std::size_t>(
         std::ranges::count_if(line, [](unsigned char byte) { return (byte & 0xc0) != 0x80; })));
   EXPECT_EQ(widths.size(), 1u) << ran.out;

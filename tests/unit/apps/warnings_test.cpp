@@ -81,6 +81,13 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
   EXPECT_THAT(reported({"train.freeze=['*']"}),
               HasSubstr("train.freeze and train.groups hold all parameters: the weights will not"));
   EXPECT_THAT(reported({"train.freeze=['*.weight']"}), Not(HasSubstr("will not change")));
+  const auto frozen = [](const std::string& parameters) {
+    return reported({"train.freeze=['layers.0.*']",
+                     "train.groups=[{parameters: ['" + parameters + "'], lr: 0.1}]"});
+  };
+  EXPECT_THAT(frozen("*.0.bias"), HasSubstr("the group [*.0.bias] of train.groups has no effect: "
+                                            "all of its parameters are frozen\n"));
+  EXPECT_THAT(frozen("*.bias"), Not(HasSubstr("no effect"))) << "other biases train with it";
   EXPECT_THAT(reported({"model.strict=false"}),
               HasSubstr("model.strict has no effect without model.weights"));
   EXPECT_THAT(
@@ -107,6 +114,17 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
                                      "train.micro_batches 4)"));
   for (const auto& [batch, parts] : {std::pair(8, 1), std::pair(32, 4)})
     EXPECT_THAT(norms(batch, parts), Not(HasSubstr("batch norm"))) << batch;
+}
+
+TEST(Warnings, TellOfOutputsThatAreNoClass) {
+  const std::string graph = std::string(TROUPE_SOURCE_DIR) + "/tests/golden/graphs/resnet18.pt2";
+  const auto of_classes = [&](int classes) {
+    return reported({"model={file: " + graph + "}", "data.shape=[3, 20, 24]",
+                     fmt::format("data.classes={}", classes)});
+  };
+  EXPECT_THAT(of_classes(7),
+              HasSubstr("resnet18.pt2 has 10 outputs, but the data set has 7 classes\n"));
+  EXPECT_THAT(of_classes(10), Not(HasSubstr("outputs")));
 }
 
 TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {

@@ -374,6 +374,10 @@ TEST(ParameterGroups, NameParametersNearTheLiteralPartOfAPattern) {
     }
     return "nothing was refused";
   };
+  EXPECT_EQ(remedy_for("backbone"), "write \"backbone.*\"");
+  EXPECT_EQ(remedy_for("layer1.*.conv1"), "write \"layer1.*.conv1.*\"");
+  EXPECT_EQ(remedy_for("bias"), "write \"*.bias\"");
+  EXPECT_EQ(remedy_for("stem"), "write \"*.stem.*\"");
   EXPECT_THAT(remedy_for("bakbone.*"),
               HasSubstr("backbone.stem.conv.weight, backbone.norm.weight"));
   EXPECT_THAT(remedy_for("*.layer1.0.cnov1.*"), HasSubstr("names are layer1.0.conv1.weight"));

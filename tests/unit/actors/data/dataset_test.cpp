@@ -245,7 +245,7 @@ TEST_F(IdxFiles, NamesAMissingFileAndThePackageThatHasIt) {
   fs::remove(folder_ / "t10k-labels-idx1-ubyte");
   const Error error = failure();
   EXPECT_EQ(error.code(), ErrorCode::io);
-  EXPECT_THAT(error.message(), HasSubstr((folder_ / "t10k-labels-idx1-ubyte").string()));
+  EXPECT_THAT(error.message(), HasSubstr(" has neither t10k-labels-idx1-ubyte nor "));
   EXPECT_THAT(error.remedy(), HasSubstr("apt-get install dataset-fashion-mnist"));
 }
 
@@ -478,7 +478,8 @@ TEST(OpenDataset, NamesAFolderThatIsNotThere) {
     open_dataset(FashionMnist{"/nonexistent"});
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_THAT(error.message(), HasSubstr("/nonexistent/train-images-idx3-ubyte"));
+    EXPECT_THAT(error.message(),
+                HasSubstr("/nonexistent has neither train-images-idx3-ubyte nor "));
   }
 }
 
