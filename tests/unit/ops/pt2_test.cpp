@@ -219,6 +219,44 @@ TEST(Pt2, ReadsTheRowOfPaddingOfAnEmbedding) {
     EXPECT_THAT(with_padding(row).error(), HasSubstr("padding_idx is " + std::to_string(row)));
 }
 
+TEST(Pt2, NamesAnOperatorWithSeveralResultsByItself) {
+  Archive file("vit");
+  file.change_nodes(
+      [](json& nodes) { node(nodes, "chunk")["target"] = "torch.ops.aten.lstm.input"; });
+  const Graph graph = file.read();
+  ASSERT_EQ(graph.lacking.size(), 1u);
+  EXPECT_EQ(graph.lacking[0].name, "chunk");
+}
+
+TEST(Pt2, ExpandsOneNumberToConstantsOfTheBatch) {
+  const auto zeros = [](std::int64_t size) {
+    Archive file("vgg");
+    file.change_nodes([size](json& nodes) {
+      json& relu = node(nodes, "relu");
+      relu["target"] = "torch.ops.aten.zeros.default";
+      relu["inputs"] = json::array();
+      argument(relu,
+               "size") = {{"as_sym_ints", {{{"as_name", "sym_size_int_1"}}, {{"as_int", size}}}}};
+    });
+    return file;
+  };
+  const Graph graph = zeros(24).read();
+  EXPECT_TRUE(graph.lacking.empty());
+  const auto made = std::ranges::find_if(
+      graph.nodes, [](const Node& node) { return std::holds_alternative<Expand>(node.operation); });
+  ASSERT_NE(made, graph.nodes.end());
+  EXPECT_EQ(to_string(graph.value(made->output).shape), "[batch, 24]");
+  EXPECT_EQ(graph.value(made->inputs[0]).constant.element_count(), 1);
+  EXPECT_THAT(zeros(std::int64_t{1} << 40).read().lacking.at(0).reason, HasSubstr("constant"));
+}
+
+TEST(Pt2, SuggestsTheOtherFormatForCells) {
+  Archive file("vgg");
+  file.change_nodes(
+      [](json& nodes) { node(nodes, "relu")["target"] = "torch.ops.aten.gru_cell.default"; });
+  EXPECT_THAT(file.read().lacking.at(0).remedy, HasSubstr("torch.onnx.export("));
+}
+
 TEST(Pt2, RefusesModelsInEvaluationMode) {
   Archive file("vgg");
   file.change_nodes([](json& nodes) {
