@@ -23,7 +23,8 @@ std::string file_of(const std::string& model, const std::string& extension = ".p
 
 TrainingRun run_of(const std::string& model, const std::string& extension = ".pt2") {
   TrainingRun run{.steps = 3};
-  const Shape shape = model == "series" ? Shape{1, 20, 6} : Shape{3, 20, 24};
+  const std::vector<std::int64_t> shape = model == "series" ? std::vector<std::int64_t>{1, 20, 6}
+                                                            : std::vector<std::int64_t>{3, 20, 24};
   run.adjust = [file = file_of(model, extension), shape](PipelineOptions& pipeline) {
     pipeline.model = FileModel{.file = file};
     pipeline.data.dataset =
