@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -46,27 +48,37 @@ void print_blocks(const graph::Graph& whole) {
   print_section(rows);
 }
 
-/// PyTorch's name of an operator, from that of its node: "leaky_relu" of "leaky_relu_1".
+/// PyTorch's name of an operator, from that of its node: "leaky_relu" of "leaky_relu_1", or of
+/// "node_leaky_relu_1" in an ONNX file.
 std::string operator_of(std::string_view node) {
   node.remove_prefix(node.rfind('/') + 1);  // npos + 1 is 0
+  if (node.starts_with("node_")) node.remove_prefix(5);
   if (const auto last = node.find_last_not_of("0123456789");
       last != node.npos && last > 0 && last + 1 < node.size() && node[last] == '_')
     node = node.substr(0, last);
   return printable(node);
 }
 
+bool moves_elements(const graph::Operator& operation) {
+  return std::holds_alternative<graph::Reshape>(operation) ||
+         std::holds_alternative<graph::Slice>(operation) ||
+         std::holds_alternative<graph::Concatenate>(operation);
+}
+
 /// Operators with the number of their uses. Several nodes of one name are the parts of an operator
-/// that the reader has composed.
+/// that the reader has composed, such as a convolution of sequences.
 void print_operators(const graph::Graph& graph) {
-  std::map<std::string_view, int> parts;
-  for (const graph::Node& node : graph.nodes) ++parts[node.name];
+  std::map<std::string_view, std::vector<const graph::Node*>> composed;
+  for (const graph::Node& node : graph.nodes) composed[node.name].push_back(&node);
   std::map<std::string, int> counts;
-  std::set<std::string_view> composed;
-  for (const graph::Node& node : graph.nodes)
-    if (parts[node.name] == 1)
-      ++counts[std::string(name_of(node.operation))];
-    else if (composed.insert(node.name).second)
-      ++counts[operator_of(node.name)];
+  for (auto& [name, parts] : composed) {
+    std::vector<const graph::Node*> computing;
+    std::ranges::copy_if(parts, std::back_inserter(computing),
+                         [](const graph::Node* part) { return !moves_elements(part->operation); });
+    if (computing.empty() && parts.size() == 1) computing = parts;
+    ++counts[computing.size() == 1 ? std::string(name_of(computing[0]->operation))
+                                   : operator_of(name)];
+  }
   std::vector<Row> rows{{"operator", "count"}};
   for (const auto& [name, count] : counts) rows.push_back({name, std::to_string(count)});
   print_section(rows);
@@ -76,35 +88,67 @@ void print_lacking(const graph::Graph& graph) {
   std::set<std::string_view> operators;
   for (const graph::Lacking& lacking : graph.lacking) operators.insert(lacking.operation);
   const auto count = std::ssize(operators), uses = std::ssize(graph.lacking);
-  print_out(
-      "Troupe lacks {}{}, so it cannot train this model. Replace {} by operators in\n"
-      "docs/from-pytorch.md and export again:\n",
-      counted(count, "operator"), uses == count ? "" : fmt::format(", used {} times", uses),
-      count == 1 ? "it" : "them");
+  print_out("Troupe lacks {}{}, so it cannot train this model:\n", counted(count, "operator"),
+            uses == count ? "" : fmt::format(", used {} times", uses));
   std::vector<Row> rows;
-  for (const graph::Lacking& lacking : graph.lacking)
+  std::vector<std::string> remedies;
+  for (const graph::Lacking& lacking : graph.lacking) {
     rows.push_back({lacking.operation,
                     graph::Origin{lacking.name, lacking.module, lacking.source}.text(),
                     lacking.reason});
+    if (const std::string remedy = graph::remedy_for(lacking);
+        std::ranges::find(remedies, remedy) == remedies.end())
+      remedies.push_back(remedy);
+  }
   print_columns(rows);
-  print_out("try: {}\n\n", graph::remedy_for(graph.lacking.front()));
+  for (const std::string& remedy : remedies) print_out("try: {}\n", remedy);
+  print_out("\n");
+}
+
+/// The module that a tensor belongs to.
+std::string_view module_of(std::string_view name) {
+  const auto dot = name.rfind('.');
+  return name.substr(0, dot == name.npos ? 0 : dot);
+}
+
+/// Rows of tensors, of which the first column is the name: those of a module together, as in its
+/// state_dict. The files have parameters before buffers.
+void sort_by_module(std::vector<Row>& rows) {
+  std::map<std::string, std::size_t> first;
+  for (const Row& row : rows) first.emplace(module_of(row[0]), first.size());
+  std::ranges::stable_sort(
+      rows, {}, [&](const Row& row) { return first.at(std::string(module_of(row[0]))); });
+}
+
+/// What a tensor of the graph is.
+std::string role_of(const graph::Graph& graph, const graph::Value& value,
+                    const std::set<graph::ValueId>& read, graph::ValueId id) {
+  if (value.kind == graph::Value::Kind::buffer) return "buffer";
+  if (!graph.lacking.empty() && !read.contains(id)) return "parameter (operator lacking)";
+  return value.trainable ? "" : "frozen";
 }
 
 void print_parameters(const graph::Graph& graph) {
-  std::vector<Row> rows{{"name", "dtype", "shape", ""}};
-  for (const graph::Value& value : graph.values) {
-    const bool parameter = value.kind == graph::Value::Kind::parameter;
-    if (!parameter && value.kind != graph::Value::Kind::buffer) continue;
+  std::set<graph::ValueId> read;
+  for (const graph::Node& node : graph.nodes) read.insert(node.inputs.begin(), node.inputs.end());
+  std::vector<Row> rows;
+  for (int i = 0; i < static_cast<int>(graph.values.size()); ++i) {
+    const graph::Value& value = graph.value({i});
+    if (value.kind != graph::Value::Kind::parameter && value.kind != graph::Value::Kind::buffer)
+      continue;
     rows.push_back({value.name, std::string(name_of(value.dtype)), graph::to_string(value.shape),
-                    !parameter        ? "buffer"
-                    : value.trainable ? ""
-                                      : "frozen"});
+                    role_of(graph, value, read, {i})});
   }
+  for (const graph::Node& node : graph.nodes)
+    if (const auto* norm = std::get_if<graph::BatchNorm>(&node.operation))
+      if (!norm->counter.empty()) rows.push_back({norm->counter, "i64", "[]", "buffer"});
   for (const graph::Alias& alias : graph.aliases)
     rows.push_back({alias.name, "", "", fmt::format("is {}", alias.of)});
   for (const NamedTensor& constant : graph.constants)
     rows.push_back({constant.name, std::string(name_of(constant.tensor.dtype())),
                     to_string(constant.tensor.shape()), "constant"});
+  sort_by_module(rows);
+  rows.insert(rows.begin(), {"name", "dtype", "shape", ""});
   print_section(rows);
 }
 
@@ -122,6 +166,7 @@ void inspect_graph(const std::filesystem::path& path) {
     print_blocks(graph);
   else
     print_lacking(graph);
+  for (const std::string& note : graph.notes) print_out("note: {}\n\n", note);
   print_operators(graph);
   print_parameters(graph);
 }

@@ -67,7 +67,7 @@ class OneDnnConvolution final : public LayerKernel {
 
   void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
                    std::uint64_t version) override {
-    check_parameter(weight, weight_shape_, "the weight");
+    check_parameter(weight, shape_like(weight), "the weight");
     if (options_.bias) check_parameter(bias, {options_.out_channels}, "the bias");
     weights_.use(weight.reshape(grouped_shape(options_, options_.out_channels)), bias, version);
   }
@@ -107,7 +107,7 @@ class OneDnnConvolution final : public LayerKernel {
     Prepared& prepared = prepared_for(stream, x.shape(), x.layout());
     check(x, prepared.x_shape, "the input");
     check(grad, prepared.y_shape, "the output's gradient");
-    check_parameter(weight_grad, weight_shape_, "the weight's gradient");
+    check_parameter(weight_grad, shape_like(weight_grad), "the weight's gradient");
     if (options_.bias) check_parameter(bias_grad, {options_.out_channels}, "the bias's gradient");
     if (takes_own_weight_gradient(options_))
       return depthwise(stream, x, grad, weight_grad, bias_grad);
@@ -188,6 +188,12 @@ class OneDnnConvolution final : public LayerKernel {
                });
   }
 
+  /// The shape of weights that are given like `tensor`: with kernels of one row, which are those of
+  /// sequences, they may lack the axis of rows.
+  Shape shape_like(const Tensor& tensor) const {
+    if (!tensor.defined() || tensor.rank() != 3 || options_.kernel_h != 1) return weight_shape_;
+    return {weight_shape_[0], weight_shape_[1], weight_shape_[3]};
+  }
   void check_parameter(const Tensor& tensor, const Shape& shape, std::string_view what) const {
     check(tensor, shape, what);
     if (tensor.layout() != Layout::row_major) refuse(tensor, shape, what);

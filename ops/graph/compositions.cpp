@@ -78,6 +78,14 @@ ValueId add_ceil_max_pool(const AddNode& add, ValueId x, Sizes shape, const Pool
   return add(MaxPool{o}, {x});
 }
 
+bool are_sequences(const Sizes& shape) { return shape.size() == 3; }
+
+Sizes as_images(const Sizes& sequences) {
+  return {sequences.at(0), sequences.at(1), fixed(1), sequences.at(2)};
+}
+
+Sizes as_sequences(const Sizes& images) { return {images.at(0), images.at(1), images.at(3)}; }
+
 std::optional<Dropout> dropout_of_mask(const Sizes& mask, const Sizes& x, double probability) {
   if (mask == x) return Dropout{.probability = probability};
   const auto [end, ignored] = std::ranges::mismatch(mask, x);

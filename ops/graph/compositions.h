@@ -1,5 +1,5 @@
 #pragma once
-// Layers of PyTorch that are made of several operators of a graph. Both readers of files use them.
+// What both readers of files need: layers of PyTorch that are made of several operators of a graph.
 
 #include <cstdint>
 #include <functional>
@@ -9,6 +9,10 @@
 #include "ops/graph/graph.h"
 
 namespace troupe::graph {
+
+/// The reason (Lacking) of operators whose result differs in evaluation mode.
+inline constexpr const char* evaluation_mode =
+    "the model was exported in evaluation mode, and cannot be trained as it is";
 
 /// Appends a node and returns its result.
 using AddNode = std::function<ValueId(Operator operation, std::vector<ValueId> inputs)>;
@@ -27,6 +31,13 @@ ValueId add_leaky_relu(const AddNode& add, ValueId x, double slope);
 /// column are repeated there, which changes no maximum. Throws Error{bad_shape} for a window that
 /// does not fit. `shape` is that of x [batch, channels, height, width].
 ValueId add_ceil_max_pool(const AddNode& add, ValueId x, Sizes shape, const PoolOptions& options);
+
+/// Sequences [batch, channels, steps] as images [batch, channels, 1, steps], and back: the same
+/// elements in the same order. Layers of sequences are layers of such images, with kernels of
+/// height 1.
+bool are_sequences(const Sizes& shape);
+Sizes as_images(const Sizes& sequences);
+Sizes as_sequences(const Sizes& images);
 
 /// The Dropout that multiplies x by a random mask of this shape. nullopt unless the first axes of
 /// the mask are those of x and its other axes have size 1.

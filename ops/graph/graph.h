@@ -46,7 +46,7 @@ struct Value {
 };
 
 // The operators. The comments state their inputs. A [bias] may be absent.
-struct Convolution {  // x, weight, [bias]
+struct Convolution {  // x, weight, [bias]; a weight of kernel_h 1 may lack this axis
   ConvolutionOptions options;
 };
 struct Linear {};   // x [..., in], weight [out, in], [bias]

@@ -52,8 +52,8 @@ std::vector<std::string> untouched(const Graph& graph, const std::vector<Step>& 
 
 std::string remedy_for(const Lacking& lacking) {
   if (!lacking.remedy.empty()) return lacking.remedy;
-  return "replace it in the Python module by operators that docs/from-pytorch.md lists, and "
-         "export it again after net.train()";
+  return "write the Python module with operators that docs/from-pytorch.md lists, and export it "
+         "again after net.train()";
 }
 
 bool ends_with_log_softmax(const Graph& graph) {

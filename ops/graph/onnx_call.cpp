@@ -91,7 +91,7 @@ ValueId Call::add(Operator operation, std::vector<ValueId> inputs) {
   try {
     result.shape = shape_of(operation, shapes);
   } catch (const Error& error) {  // of a damaged file, or of a use that Troupe does not have
-    refuse(error.message(), error.remedy());
+    refuse(error.message());
   }
   const bool same_elements =
       std::holds_alternative<Reshape>(operation) || std::holds_alternative<Expand>(operation);

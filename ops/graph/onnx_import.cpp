@@ -118,8 +118,8 @@ void Import::read_node(const onnx_wire::Node& node) {
     apply(call);
   } catch (const NodeRefused& refused) {
     graph_.lacking.push_back({printable(call.operation()), printable(call.name()),
-                              printable(call.module()), printable(call.source()),
-                              refused.reason()});
+                              printable(call.module()), printable(call.source()), refused.reason(),
+                              refused.own_remedy()});
     skip(call);
   } catch (const ReadsLacking&) {
     skip(call);
@@ -216,9 +216,23 @@ void Import::finish() {
            fmt::format("its output '{}' does not depend on its input", printable(output.name())));
   graph_.output = found->second.value;
   keep_needed();
+  add_parameters_of_lacking();
   add_weights();
   add_constants();
   graph_.notes = signature_.notes;
+  note_missing_dropout();
+}
+
+/// In evaluation mode the export leaves dropout out. Only a batch norm shows the mode.
+void Import::note_missing_dropout() {
+  const bool shows_mode = std::ranges::any_of(graph_.nodes, [](const Node& node) {
+    const auto* attention = std::get_if<Attention>(&node.operation);
+    return std::holds_alternative<BatchNorm>(node.operation) ||
+           std::holds_alternative<Dropout>(node.operation) || (attention && attention->dropout > 0);
+  });
+  if (shows_mode || !graph_.lacking.empty()) return;
+  graph_.notes.push_back(fmt::format(
+      "{} has no dropout; if the module has, call net.train() and export it again", file_.origin));
 }
 
 /// Removes nodes that the output does not need, and values that no node uses. An example is the
@@ -256,6 +270,22 @@ void Import::keep_needed() {
   graph_.nodes.assign(std::make_move_iterator(nodes.rbegin()),
                       std::make_move_iterator(nodes.rend()));
   graph_.values = std::move(values);
+}
+
+/// The nodes that were left out read parameters too.
+void Import::add_parameters_of_lacking() {
+  if (graph_.lacking.empty()) return;
+  std::set<std::string> known;
+  for (const Value& value : graph_.values) known.insert(value.name);
+  for (const StoredTensor& tensor : file_.initializers) {
+    const bool is_trained = signature_.role_of(tensor.name) == Signature::Role::parameter;
+    const std::string& key = keys_.at(tensor.name);
+    if (!is_trained || !is_floating(tensor.dtype) || !known.insert(key).second) continue;
+    add_value({.kind = Value::Kind::parameter,
+               .name = key,
+               .dtype = tensor.dtype,
+               .shape = sizes_of(tensor.shape)});
+  }
 }
 
 /// Parameters and running statistics by their keys, and counters, which the export leaves out.

@@ -143,6 +143,8 @@ class Import {
   ValueId add_value(Value value);
   void finish();
   void keep_needed();
+  void add_parameters_of_lacking();
+  void note_missing_dropout();
   void add_weights();
   void add_constants();
 

@@ -23,37 +23,56 @@ std::optional<std::vector<std::int64_t>> pixels(const Call& call, std::string_vi
   return given;
 }
 
-/// Height and width of an attribute; refuses the node for other numbers of axes.
-std::pair<std::int64_t, std::int64_t> pair(const Call& call, std::string_view attribute,
-                                           std::int64_t otherwise) {
-  const auto given = pixels(call, attribute);
-  if (!given) return {otherwise, otherwise};
-  if (given->size() != 2)
+/// The input of a layer of images: x, or sequences as images.
+struct Images {
+  ValueId x;
+  bool of_sequences = false;
+};
+
+Images images_of(Call& call, ValueId x) {
+  const Sizes shape = call.shape(x);
+  if (are_sequences(shape)) return {call.add(Reshape{as_images(shape)}, {x}), true};
+  if (shape.size() != 4)
     call.refuse(
-        fmt::format("its '{}' has {} numbers; images have two axes", attribute, given->size()));
-  return {(*given)[0], (*given)[1]};
+        fmt::format("it takes [batch, channels, height, width] or [batch, channels, "
+                    "steps], not {}",
+                    to_string(shape)));
+  return {x};
 }
 
-void check_images(const Call& call, ValueId x) {
-  if (call.shape(x).size() != 4)
-    call.refuse(
-        fmt::format("it takes [batch, channels, height, width], not {}", to_string(call.shape(x))));
+/// Gives the result of such a layer.
+void give_images(Call& call, const Images& images, ValueId y) {
+  if (!images.of_sequences) return call.give(y);
+  call.give(call.add(Reshape{as_sequences(call.shape(y))}, {y}));
+}
+
+/// Height and width of an attribute, which for sequences has the width alone; refuses the node for
+/// other numbers of axes.
+std::pair<std::int64_t, std::int64_t> pair(const Call& call, std::string_view attribute,
+                                           std::int64_t otherwise, bool of_sequences) {
+  const auto given = pixels(call, attribute);
+  if (!given) return {otherwise, otherwise};
+  const std::size_t axes = of_sequences ? 1 : 2;
+  if (given->size() != axes)
+    call.refuse(fmt::format("its '{}' has {} numbers for {} axes", attribute, given->size(), axes));
+  return {of_sequences ? otherwise : given->front(), given->back()};
 }
 
 /// Padding of both axes, the same on both sides of each.
 std::pair<std::int64_t, std::int64_t> padding(const Call& call, std::int64_t covered_h,
-                                              std::int64_t covered_w) {
+                                              std::int64_t covered_w, bool of_sequences) {
   const std::string kind = call.text("auto_pad", "NOTSET");
   if (kind == "VALID") return {0, 0};
   if (kind == "SAME_UPPER" || kind == "SAME_LOWER") {
-    const auto [stride_h, stride_w] = pair(call, "strides", 1);
+    const auto [stride_h, stride_w] = pair(call, "strides", 1, of_sequences);
     if (stride_h != 1 || stride_w != 1 || covered_h % 2 == 0 || covered_w % 2 == 0)
       call.refuse(fmt::format("its padding '{}' differs between the sides of the image", kind));
     return {covered_h / 2, covered_w / 2};
   }
   if (kind != "NOTSET") call.refuse(fmt::format("its padding is '{}'", kind));
-  const auto pads = pixels(call, "pads");
+  auto pads = pixels(call, "pads");
   if (!pads) return {0, 0};
+  if (of_sequences && pads->size() == 2) pads = {0, pads->front(), 0, pads->back()};
   if (pads->size() != 4) call.refuse(fmt::format("it pads {} sides", pads->size()));
   if ((*pads)[0] != (*pads)[2] || (*pads)[1] != (*pads)[3])
     call.refuse("its padding differs between the sides of the image");
@@ -81,11 +100,15 @@ bool has_bias(const Call& call, int index) {
 }
 
 void convolution(Call& call) {
-  const ValueId x = call.value(0), weight = parameter(call, 1);
-  check_images(call, x);
-  const Sizes sizes = call.shape(weight);
-  if (sizes.size() != 4)
-    call.refuse(fmt::format("its weight is {}; only 2-d convolutions are read", to_string(sizes)));
+  // The parameters first, as in a .pt2: so both files have the same digest.
+  const ValueId weight = parameter(call, 1);
+  const ValueId bias = has_bias(call, 2) ? parameter(call, 2) : ValueId{};
+  const Images images = images_of(call, call.value(0));
+  const bool flat = images.of_sequences;
+  Sizes sizes = call.shape(weight);
+  if (sizes.size() != (flat ? 3 : 4))
+    call.refuse(fmt::format("its weight is {}", to_string(sizes)));
+  if (flat) sizes = as_images(sizes);
   ConvolutionOptions o;
   o.groups = call.integer("group", 1);
   o.out_channels = sizes[0].fixed;
@@ -94,14 +117,14 @@ void convolution(Call& call) {
   o.in_channels = call.checked([&] { return product(Sizes{sizes[1], fixed(o.groups)}); }).fixed;
   o.kernel_h = sizes[2].fixed, o.kernel_w = sizes[3].fixed;
   if (o.kernel_h > most_pixels || o.kernel_w > most_pixels) call.damaged("its kernel is too large");
-  std::tie(o.stride_h, o.stride_w) = pair(call, "strides", 1);
-  std::tie(o.dilation_h, o.dilation_w) = pair(call, "dilations", 1);
+  std::tie(o.stride_h, o.stride_w) = pair(call, "strides", 1, flat);
+  std::tie(o.dilation_h, o.dilation_w) = pair(call, "dilations", 1, flat);
   std::tie(o.padding_h, o.padding_w) =
-      padding(call, o.dilation_h * (o.kernel_h - 1) + 1, o.dilation_w * (o.kernel_w - 1) + 1);
-  o.bias = has_bias(call, 2);
-  std::vector<ValueId> inputs{x, weight};
-  if (o.bias) inputs.push_back(parameter(call, 2));
-  call.give(call.add(Convolution{o}, inputs));
+      padding(call, o.dilation_h * (o.kernel_h - 1) + 1, o.dilation_w * (o.kernel_w - 1) + 1, flat);
+  o.bias = bias.index >= 0;
+  std::vector<ValueId> inputs{images.x, weight};
+  if (o.bias) inputs.push_back(bias);
+  give_images(call, images, call.add(Convolution{o}, inputs));
 }
 
 /// The weight of a Linear, [out, in], for a matrix [in, out]: a transposed weight is taken as it
@@ -142,14 +165,15 @@ double momentum(const Call& call) {
 }
 
 void batch_norm(Call& call) {
-  const ValueId x = call.value(0);
-  if (call.shape(x).size() != 2) check_images(call, x);
+  if (call.is_for_inference()) call.refuse(evaluation_mode, onnx_export_line);
   if (call.is_known(1) || call.is_known(2)) call.refuse("it has no weight and bias (affine=False)");
   const ValueId weight = parameter(call, 1), bias = parameter(call, 2);
+  Images images{call.value(0)};
+  if (call.shape(images.x).size() != 2) images = images_of(call, images.x);
   const ValueId mean = call.buffer(3), variance = call.buffer(4);
   BatchNorm norm{.epsilon = call.real("epsilon", 1e-5), .momentum = momentum(call)};
   norm.counter = call.counter_of(call.at(mean).name);
-  call.give(call.add(norm, {x, weight, bias, mean, variance}));
+  give_images(call, images, call.add(norm, {images.x, weight, bias, mean, variance}));
 }
 
 void layer_norm(Call& call) {
@@ -186,31 +210,33 @@ void instance_norm(Call& call) {
   give_group_norm(call, x, shape.size() > 1 ? shape[1].fixed : 0);
 }
 
-PoolOptions pool_options(const Call& call, ValueId x) {
-  check_images(call, x);
+PoolOptions pool_options(const Call& call, bool of_sequences) {
   PoolOptions o;
   if (!call.has("kernel_shape")) call.damaged("it has no kernel");
-  std::tie(o.kernel_h, o.kernel_w) = pair(call, "kernel_shape", 1);
-  std::tie(o.stride_h, o.stride_w) = pair(call, "strides", 1);
-  std::tie(o.padding_h, o.padding_w) = padding(call, o.kernel_h, o.kernel_w);
-  const auto [dilation_h, dilation_w] = pair(call, "dilations", 1);
+  std::tie(o.kernel_h, o.kernel_w) = pair(call, "kernel_shape", 1, of_sequences);
+  std::tie(o.stride_h, o.stride_w) = pair(call, "strides", 1, of_sequences);
+  std::tie(o.padding_h, o.padding_w) = padding(call, o.kernel_h, o.kernel_w, of_sequences);
+  const auto [dilation_h, dilation_w] = pair(call, "dilations", 1, of_sequences);
   if (dilation_h != 1 || dilation_w != 1) call.refuse("its dilation is not 1");
   if (o.stride_h < 1 || o.stride_w < 1) call.damaged("its stride is not positive");
   return o;
 }
 
 void max_pool(Call& call) {
-  const ValueId x = call.value(0);
-  const PoolOptions options = pool_options(call, x);
-  if (call.integer("ceil_mode", 0) == 0) return call.give(call.add(MaxPool{options}, {x}));
-  const Sizes shape = call.shape(x);
-  call.give(call.checked([&] { return add_ceil_max_pool(adder(call), x, shape, options); }));
+  const Images images = images_of(call, call.value(0));
+  const PoolOptions options = pool_options(call, images.of_sequences);
+  if (call.integer("ceil_mode", 0) == 0)
+    return give_images(call, images, call.add(MaxPool{options}, {images.x}));
+  const Sizes shape = call.shape(images.x);
+  give_images(call, images, call.checked([&] {
+    return add_ceil_max_pool(adder(call), images.x, shape, options);
+  }));
 }
 
 void average_pool(Call& call) {
-  const ValueId x = call.value(0);
-  const PoolOptions options = pool_options(call, x);
-  const Sizes& shape = call.shape(x);
+  const Images images = images_of(call, call.value(0));
+  const PoolOptions options = pool_options(call, images.of_sequences);
+  const Sizes& shape = call.shape(images.x);
   const bool exact =
       (shape[2].fixed + 2 * options.padding_h - options.kernel_h) % options.stride_h == 0 &&
       (shape[3].fixed + 2 * options.padding_w - options.kernel_w) % options.stride_w == 0;
@@ -219,13 +245,12 @@ void average_pool(Call& call) {
   const bool padded = options.padding_h != 0 || options.padding_w != 0;
   if (padded && call.integer("count_include_pad", 0) == 0)
     call.refuse("count_include_pad=False with padding");
-  call.give(call.add(AveragePool{options}, {x}));
+  give_images(call, images, call.add(AveragePool{options}, {images.x}));
 }
 
 void global_average_pool(Call& call) {
-  const ValueId x = call.value(0);
-  check_images(call, x);
-  call.give(call.add(AdaptiveAveragePool{1, 1}, {x}));
+  const Images images = images_of(call, call.value(0));
+  give_images(call, images, call.add(AdaptiveAveragePool{1, 1}, {images.x}));
 }
 
 void dropout(Call& call) {
@@ -235,7 +260,7 @@ void dropout(Call& call) {
   // PyTorch writes the dropout of attention without a training_mode, and in evaluation none.
   const bool of_attention = call.producer_as<Softmax>(x) && !call.has_input(2);
   if (!of_attention && (!call.has_input(2) || fixed_integer_of(call, call.needed_numbers(2)) == 0))
-    call.refuse("its dropout is for inference (no training_mode)", onnx_export_line);
+    call.refuse(evaluation_mode, onnx_export_line);
   call.give(call.add(Dropout{probability}, {x}));
 }
 

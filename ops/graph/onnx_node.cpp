@@ -80,6 +80,13 @@ std::string NodeView::source() const {
   return beginning(found);
 }
 
+bool NodeView::is_for_inference() const {
+  constexpr std::string_view in_evaluation = "batch_norm_legit_no_training";
+  return (has("training_mode") && integer("training_mode", 0) == 0) ||
+         node_->name().find(in_evaluation) != std::string::npos ||
+         metadata("pkg.torch.onnx.fx_node").find(in_evaluation) != std::string::npos;
+}
+
 const std::string& NodeView::input(int index) const {
   static const std::string absent;
   return index < node_->input_size() ? node_->input(index) : absent;

@@ -18,14 +18,18 @@ double shortest_decimal(float value);
 /// A node that Troupe cannot run, or that the export has written for inference.
 class NodeRefused : public Error {
  public:
+  /// Without a remedy, that of the Error is onnx_export_line.
   NodeRefused(const std::string& where, std::string reason, std::string remedy)
-      : Error(ErrorCode::unsupported, where + ": " + reason, std::move(remedy)),
-        reason_(std::move(reason)) {}
+      : Error(ErrorCode::unsupported, where + ": " + reason,
+              remedy.empty() ? onnx_export_line : remedy),
+        reason_(std::move(reason)),
+        own_remedy_(std::move(remedy)) {}
 
   const std::string& reason() const { return reason_; }
+  const std::string& own_remedy() const { return own_remedy_; }  ///< may be empty
 
  private:
-  std::string reason_;
+  std::string reason_, own_remedy_;
 };
 
 /// A view of a node. Functions throw Error naming node, module and line.
@@ -41,6 +45,9 @@ class NodeView {
   std::string module() const;  ///< "layer1.0.conv1"; empty if the file does not say
   bool has_module() const;     ///< whether the file says it; the model itself is ""
   std::string source() const;  ///< "net.py, line 12"; empty if the file does not say
+  /// Whether the file says that a batch norm was exported in evaluation mode: by an attribute
+  /// (dynamo=False), or by PyTorch's name of the operator.
+  bool is_for_inference() const;
 
   int input_count() const { return node_->input_size(); }
   int output_count() const { return node_->output_size(); }
@@ -59,9 +66,8 @@ class NodeView {
 
   /// "net.onnx: node 'conv2d' (Conv) in module 'layer1', net.py, line 12".
   std::string where() const;
-  /// Throws NodeRefused: what Troupe cannot do with this node. By default with the export
-  /// line as its remedy.
-  [[noreturn]] void refuse(std::string_view what, std::string remedy = onnx_export_line) const;
+  /// Throws NodeRefused: what Troupe cannot do with this node.
+  [[noreturn]] void refuse(std::string_view what, std::string remedy = {}) const;
   /// Throws Error (bad_file): what is wrong with this node.
   [[noreturn]] void damaged(std::string_view what) const;
   /// What `compute` returns. An Error that it throws gets the node before its message.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ops/graph/compositions.h"
 #include "ops/graph/shapes.h"
 #include "ops/graph/size_arithmetic.h"
 #include "runtime/error.h"
@@ -73,7 +74,9 @@ Sizes convolution(const Inputs& in, const ConvolutionOptions& o) {
              o.in_channels, in[0][1].fixed);
   const Sizes weight{fixed(o.out_channels), fixed(o.in_channels / o.groups), fixed(o.kernel_h),
                      fixed(o.kernel_w)};
-  in.require(in[1] == weight, "the weight is {}, not {}", to_string(in[1]), to_string(weight));
+  const bool flat = in[1].size() == 3 && weight[2] == fixed(1) && in[1] == as_sequences(weight);
+  in.require(flat || in[1] == weight, "the weight is {}, not {}", to_string(in[1]),
+             to_string(weight));
   in.require(in.has(2) == o.bias, "its bias");
   if (o.bias) in.vector(2, fixed(o.out_channels));
   return {in[0][0], fixed(o.out_channels),

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "ops/graph/early_slices.h"
+#include "ops/graph/joined_images.h"
 #include "ops/graph/shapes.h"
 #include "runtime/error.h"
 
@@ -208,7 +209,8 @@ class Division {
 }  // namespace
 
 Partition partition(Graph graph, ValueId output) {
-  Partition result{std::make_shared<const Graph>(with_early_slices(std::move(graph), output))};
+  Graph joined = with_joined_images(std::move(graph), output);
+  Partition result{std::make_shared<const Graph>(with_early_slices(std::move(joined), output))};
   result.steps = steps_to(*result.graph, output);
   result.blocks = Division(*result.graph, result.steps, output).blocks();
   return result;

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "ops/graph/onnx_file.h"
 #include "ops/graph/pt2_file.h"
 #include "ops/graph/pt2_operators.h"
 #include "runtime/error.h"
@@ -20,6 +21,14 @@ Pt2Handlers all_handlers() {
   add_products(handlers);
   add_random(handlers);
   return handlers;
+}
+
+/// What to do about an operator without a handler. The ONNX export writes cells in parts.
+std::string remedy_for_target(const std::string& target) {
+  const bool is_cell = target == "gru_cell.default" || target == "lstm_cell.default" ||
+                       target == "rnn_tanh_cell.default" || target == "rnn_relu_cell.default";
+  if (!is_cell) return {};
+  return fmt::format("train such cells from an ONNX file: {}", onnx::onnx_export_line);
 }
 
 /// Nodes without an effect on the result: sizes, checks that export has made, counters.
@@ -45,7 +54,7 @@ void read_node(Pt2Context& context, const Pt2Handlers& handlers, const JsonAcces
   const Pt2Node node(context, json);
   if (is_skipped(node)) return;
   const auto handler = handlers.find(node.target());
-  LacksOperator why;
+  LacksOperator why{.remedy = remedy_for_target(node.target())};
   try {
     if (handler != handlers.end()) return handler->second(node);
   } catch (const LacksOperator& lacks) {

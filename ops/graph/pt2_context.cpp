@@ -173,7 +173,8 @@ void Pt2Context::add_entry(const std::string& kind, const JsonAccess& spec) {
   const auto tensor = from.find(key);
   if (tensor == from.end()) spec.fail(fmt::format("the file lacks the tensor '{}'", key));
   entry.tensor = &tensor->second;
-  entries_[spec.at("arg").at("name").text()] = entry;
+  const std::string& name = spec.at("arg").at("name").text();
+  if (entries_.insert_or_assign(name, entry).second) order_.push_back(name);
 }
 
 void Pt2Context::read_input(const JsonAccess& spec) {
@@ -231,8 +232,9 @@ void Pt2Context::add_counters() {
 void Pt2Context::add_weights() {
   Graph& graph = builder.graph;
   if (!graph.lacking.empty())  // the nodes that were left out read parameters too
-    for (const auto& [name, entry] : entries_)
-      if (entry.kind == Entry::Kind::parameter && is_floating(entry.tensor->dtype))
+    for (const std::string& name : order_)
+      if (const Entry& entry = entries_.at(name);
+          entry.kind == Entry::Kind::parameter && is_floating(entry.tensor->dtype))
         if (!names_.contains(name)) enter(name, false);
   std::set<std::string> counters;
   for (const Node& node : graph.nodes)

@@ -14,10 +14,6 @@
 
 namespace troupe::graph {
 
-/// The reason of operators whose result differs in evaluation mode.
-inline constexpr const char* evaluation_mode =
-    "the model was exported in evaluation mode, and cannot be trained as it is";
-
 /// Thrown by an operator that Troupe cannot run; the reader lists it (Graph::lacking).
 struct LacksOperator {
   std::string reason = {};  ///< empty: the operator as such
@@ -88,6 +84,7 @@ class Pt2Context {
   std::string batch_symbol_;
   std::map<std::string, std::string> canonical_;  ///< the first name of each tensor, by elements
   std::map<std::string, Entry> entries_;          ///< by name in the graph
+  std::vector<std::string> order_;                ///< of entries_ in the signature
   std::map<std::string, ValueId> names_;
   std::map<std::string, ValueId> by_key_;      ///< parameters and buffers, by state_dict key
   std::map<std::string, std::string> memory_;  ///< which name's memory a name shares

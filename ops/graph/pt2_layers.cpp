@@ -16,10 +16,15 @@ struct Pair {
   std::int64_t h = 0, w = 0;
 };
 
-/// Height and width of an argument that may be one number for both.
+/// Whether the operator is one of sequences, such as conv1d.
+bool is_of_sequences(const Pt2Node& node) { return node.target().find("1d") != std::string::npos; }
+
+/// Height and width of an argument that may be one number for both. Sequences have the height 1.
 Pair pair(const Pt2Node& node, std::string_view name, std::vector<std::int64_t> otherwise) {
   std::vector<std::int64_t> numbers = node.integers(name, otherwise);
   if (numbers.empty()) numbers = std::move(otherwise);
+  if (is_of_sequences(node) && numbers.size() == 1)
+    numbers.insert(numbers.begin(), name == "padding" ? 0 : 1);
   if (numbers.size() == 1) numbers.push_back(numbers.front());
   if (numbers.size() != 2)
     node.json().fail(fmt::format("'{}' has {} numbers, not two", name, numbers.size()));
@@ -33,6 +38,20 @@ void check_images(const Pt2Node& node, ValueId x) {
   if (node.shape(x).size() != 4)
     throw LacksOperator{
         fmt::format("it takes [batch, channels, height, width], not {}", to_string(node.shape(x)))};
+}
+
+/// The input of a layer of images, or that of a layer of sequences as images.
+ValueId images_of(const Pt2Node& node, ValueId x) {
+  if (!is_of_sequences(node)) return check_images(node, x), x;
+  if (!are_sequences(node.shape(x)))
+    throw LacksOperator{
+        fmt::format("it takes [batch, channels, steps], not {}", to_string(node.shape(x)))};
+  return node.add(Reshape{as_images(node.shape(x))}, {x});
+}
+
+/// Gives the result of such a layer.
+void give_images(const Pt2Node& node, ValueId y) {
+  node.give(is_of_sequences(node) ? node.add(Reshape{as_sequences(node.shape(y))}, {y}) : y);
 }
 
 AddNode adder(const Pt2Node& node) {
@@ -57,11 +76,12 @@ Pair same_padding(const ConvolutionOptions& o) {
 }
 
 void convolution(const Pt2Node& node) {
-  const ValueId x = node.value("input"), weight = node.value("weight");
-  const ValueId bias = node.optional_value("bias");
-  check_images(node, x);
-  const Sizes sizes = parameter(node, weight);
-  if (sizes.size() != 4) node.json().fail("the weight of a convolution has four axes");
+  const ValueId weight = node.value("weight"), bias = node.optional_value("bias");
+  Sizes sizes = parameter(node, weight);
+  const std::size_t axes = is_of_sequences(node) ? 3 : 4;
+  if (sizes.size() != axes)
+    node.json().fail(fmt::format("its weight is {}, not of {} axes", to_string(sizes), axes));
+  if (axes == 3) sizes = as_images(sizes);
   if (bias.index >= 0) parameter(node, bias);
   ConvolutionOptions o;
   o.groups = node.integer("groups", 1);
@@ -77,14 +97,14 @@ void convolution(const Pt2Node& node) {
   o.dilation_h = dilation.h, o.dilation_w = dilation.w;
   o.bias = bias.index >= 0;
   Pair padding{0, 0};
-  if (node.target() == "conv2d.padding")
+  if (node.target().ends_with(".padding"))
     padding = node.text("padding", "valid") == "same" ? same_padding(o) : Pair{0, 0};
   else
     padding = pair(node, "padding", {0});
   o.padding_h = padding.h, o.padding_w = padding.w;
-  std::vector<ValueId> inputs{x, weight};
+  std::vector<ValueId> inputs{images_of(node, node.value("input")), weight};
   if (o.bias) inputs.push_back(bias);
-  node.give(node.add(Convolution{o}, inputs));
+  give_images(node, node.add(Convolution{o}, inputs));
 }
 
 void linear(const Pt2Node& node) {
@@ -95,16 +115,20 @@ void linear(const Pt2Node& node) {
 
 void batch_norm(const Pt2Node& node) {
   if (!node.boolean("training", false)) throw LacksOperator{evaluation_mode, torch_export_line};
-  const ValueId x = node.value("input");
-  if (node.shape(x).size() != 2) check_images(node, x);
+  ValueId x = node.value("input");
+  const bool sequences = are_sequences(node.shape(x));
+  if (!sequences && node.shape(x).size() != 2) check_images(node, x);
   if (!node.has("weight") || !node.has("bias"))
     throw LacksOperator{"it has no weight and bias (affine=False)"};
   const ValueId weight = node.value("weight"), bias = node.value("bias");
   parameter(node, weight);
   parameter(node, bias);
-  node.give(node.add(
+  const Sizes shape = node.shape(x);
+  if (sequences) x = node.add(Reshape{as_images(shape)}, {x});
+  const ValueId y = node.add(
       BatchNorm{.epsilon = node.number("eps", 1e-5), .momentum = node.number("momentum", 0.1)},
-      {x, weight, bias, node.buffer("running_mean"), node.buffer("running_var")}));
+      {x, weight, bias, node.buffer("running_mean"), node.buffer("running_var")});
+  node.give(sequences ? node.add(Reshape{shape}, {y}) : y);
 }
 
 void layer_norm(const Pt2Node& node) {
@@ -141,8 +165,7 @@ bool has_exact_windows(const Sizes& shape, const PoolOptions& o) {
          (shape[3].fixed + 2 * o.padding_w - o.kernel_w) % o.stride_w == 0;
 }
 
-PoolOptions pool_options(const Pt2Node& node, ValueId x) {
-  check_images(node, x);
+PoolOptions pool_options(const Pt2Node& node) {
   const Pair kernel = pair(node, "kernel_size", {1});
   const Pair stride = pair(node, "stride", {kernel.h, kernel.w});
   const Pair padding = pair(node, "padding", {0});
@@ -156,32 +179,31 @@ PoolOptions pool_options(const Pt2Node& node, ValueId x) {
 }
 
 void max_pool(const Pt2Node& node) {
-  const ValueId x = node.value("self");
   const Pair dilation = pair(node, "dilation", {1});
   if (dilation.h != 1 || dilation.w != 1) throw LacksOperator{"its dilation is not 1"};
-  const PoolOptions options = pool_options(node, x);
+  const ValueId x = images_of(node, node.value("self"));
+  const PoolOptions options = pool_options(node);
   if (node.boolean("ceil_mode", false))
-    return node.give(add_ceil_max_pool(adder(node), x, node.shape(x), options));
-  node.give(node.add(MaxPool{options}, {x}));
+    return give_images(node, add_ceil_max_pool(adder(node), x, node.shape(x), options));
+  give_images(node, node.add(MaxPool{options}, {x}));
 }
 
 void average_pool(const Pt2Node& node) {
-  const ValueId x = node.value("self");
-  const PoolOptions options = pool_options(node, x);
+  const ValueId x = images_of(node, node.value("self"));
+  const PoolOptions options = pool_options(node);
   if (node.boolean("ceil_mode", false) && !has_exact_windows(node.shape(x), options))
     throw LacksOperator{"ceil_mode=True with windows that reach beyond the image"};
   const bool padded = options.padding_h != 0 || options.padding_w != 0;
   if (padded && !node.boolean("count_include_pad", true))
     throw LacksOperator{"count_include_pad=False"};
   if (node.has("divisor_override")) throw LacksOperator{"divisor_override"};
-  node.give(node.add(AveragePool{options}, {x}));
+  give_images(node, node.add(AveragePool{options}, {x}));
 }
 
 void adaptive_average_pool(const Pt2Node& node) {
-  const ValueId x = node.value("self");
-  check_images(node, x);
+  const ValueId x = images_of(node, node.value("self"));
   const Pair size = pair(node, "output_size", {1});
-  node.give(node.add(AdaptiveAveragePool{size.h, size.w}, {x}));
+  give_images(node, node.add(AdaptiveAveragePool{size.h, size.w}, {x}));
 }
 
 void embedding(const Pt2Node& node) {
@@ -198,15 +220,16 @@ void embedding(const Pt2Node& node) {
 }  // namespace
 
 void add_layers(Pt2Handlers& handlers) {
-  handlers["conv2d.default"] = convolution;
-  handlers["conv2d.padding"] = convolution;
+  handlers["conv1d.default"] = handlers["conv1d.padding"] = convolution;
+  handlers["conv2d.default"] = handlers["conv2d.padding"] = convolution;
   handlers["linear.default"] = linear;
   handlers["batch_norm.default"] = batch_norm;
   handlers["layer_norm.default"] = layer_norm;
   handlers["group_norm.default"] = group_norm;
   handlers["instance_norm.default"] = instance_norm;
-  handlers["max_pool2d.default"] = max_pool;
-  handlers["avg_pool2d.default"] = average_pool;
+  handlers["max_pool1d.default"] = handlers["max_pool2d.default"] = max_pool;
+  handlers["avg_pool1d.default"] = handlers["avg_pool2d.default"] = average_pool;
+  handlers["adaptive_avg_pool1d.default"] = adaptive_average_pool;
   handlers["adaptive_avg_pool2d.default"] = adaptive_average_pool;
   handlers["embedding.default"] = embedding;
 }

@@ -63,6 +63,7 @@ Pt2Node::Pt2Node(Pt2Context& context, const JsonAccess& json) : context_(context
     returns_sizes_ |= kind.starts_with("as_sym_");
   }
   origin_.name = outputs_.empty() ? target_ : outputs_.front();
+  if (outputs_.size() > 1 && json.has("name")) origin_.name = json.at("name").text();  // "lstm"
   const JsonAccess metadata = json.at("metadata");
   if (metadata.has("nn_module_stack"))
     origin_.module = module_of(metadata.at("nn_module_stack").text());

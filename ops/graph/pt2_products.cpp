@@ -102,11 +102,14 @@ void arange(const Pt2Node& node) {
 
 void give_filled(const Pt2Node& node, const Sizes& sizes, double value) {
   const Size count = product(sizes);
-  if (!is_fixed(count) || count.fixed > most_made_elements || count.fixed < 0)
+  if (count.of(1) > most_made_elements || count.of(1) < 0)
     throw LacksOperator{fmt::format("it makes a constant of the shape {}", to_string(sizes))};
-  Tensor numbers = Tensor::empty(shape_for(sizes, 1), DType::f64, Device::cpu());
+  Sizes of_one = sizes;  // with an axis of the samples: one number, expanded
+  if (!is_fixed(count)) std::ranges::fill(of_one, fixed(1));
+  Tensor numbers = Tensor::empty(shape_for(of_one, 1), DType::f64, Device::cpu());
   std::ranges::fill(numbers.elements<double>(), value);
-  node.give(node.context().constant(node.origin().name, std::move(numbers)));
+  const ValueId made = node.context().constant(node.origin().name, std::move(numbers));
+  node.give(is_fixed(count) ? made : node.add(Expand{sizes}, {made}));
 }
 void zeros(const Pt2Node& node) { give_filled(node, node.sizes("size"), 0.0); }
 void ones(const Pt2Node& node) { give_filled(node, node.sizes("size"), 1.0); }

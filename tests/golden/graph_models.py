@@ -1,4 +1,4 @@
-"""Architectures as people write them in PyTorch, small, to be exported. Samples: 3 x 20 x 24."""
+"""Architectures as people write them in PyTorch, small, to be exported. Samples: 3 x 20 x 24, if not said otherwise."""
 
 import torch
 from torch import nn
@@ -9,6 +9,7 @@ from torchvision.ops import StochasticDepth
 from golden_models import NarrowResNet
 
 SAMPLE = (3, 20, 24)
+SEQUENCE = (20, 6)  # steps, features
 CLASSES = 10
 
 
@@ -252,9 +253,37 @@ class Draws(nn.Module):
         return self.head((x + self.attend(x)).mean(1))
 
 
-MODELS = {"vgg": Vgg, "resnet18": resnet18, "depthwise": Depthwise, "dense": Dense, "vit": Vit, "tied": Tied, "tokens": Tokens, "draws": Draws}
+class Series(nn.Module):
+    """Convolutions, batch norm and pooling over the 20 steps of a sequence, with a residual."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv1d(6, 8, 3, padding=1, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.MaxPool1d(2))
+        self.dropout = nn.Dropout1d(0.2)
+        self.mix = nn.Conv1d(8, 8, 5, padding="same", groups=2)
+        self.norm = nn.BatchNorm1d(8, momentum=0.2)
+        self.narrow = nn.Conv1d(8, 12, 3, stride=2, dilation=2, padding=2)
+        self.average = nn.AvgPool1d(2)
+        self.longest = nn.MaxPool1d(3, 2, padding=1, ceil_mode=True)
+        self.pool = nn.AdaptiveAvgPool1d(1)
+        self.head = nn.Linear(12, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x.transpose(1, 2))
+        x = F.relu(x + self.norm(self.mix(self.dropout(x))))
+        x = F.silu(self.narrow(self.longest(x)))
+        return self.head(self.pool(self.average(x)).flatten(1))
+
+
+MODELS = {"vgg": Vgg, "resnet18": resnet18, "depthwise": Depthwise, "dense": Dense, "vit": Vit, "tied": Tied, "tokens": Tokens, "draws": Draws,
+          "series": Series}
 
 
 def example(name, batch):
     """An input to export the model with."""
-    return torch.zeros(batch, 12, dtype=torch.int64) if name == "tokens" else torch.zeros(batch, *SAMPLE)
+    return torch.zeros(batch, 12, dtype=torch.int64) if name == "tokens" else torch.zeros(batch, *sample(name))
+
+
+def sample(name):
+    return SEQUENCE if name == "series" else SAMPLE

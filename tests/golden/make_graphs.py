@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from torchvision.ops import StochasticDepth
 
 from golden_models import BATCH, STEPS, CounterDropout, sampled, sgd
-from graph_models import MODELS, SAMPLE, Attend, example
+from graph_models import MODELS, SAMPLE, Attend, example, sample
 from troupe_random import uniform
 
 FOLDER = Path(__file__).resolve().parent
@@ -114,7 +114,7 @@ def with_counter_dropout(net):
         parent, _, child = path.rpartition(".")
         if isinstance(module, nn.Dropout):
             setattr(net.get_submodule(parent), child, CounterDropout(path, module.p))
-        if isinstance(module, nn.Dropout2d):
+        if isinstance(module, (nn.Dropout1d, nn.Dropout2d)):
             setattr(net.get_submodule(parent), child, PartDropout(path, module.p, axes=2))
         if isinstance(module, StochasticDepth):
             setattr(net.get_submodule(parent), child, PartDropout(path, module.p, axes=1))
@@ -131,7 +131,7 @@ def train(name, make_optimizer):
         for module in net.modules():
             if isinstance(module, CounterDropout):
                 module.step = step
-        images = torch.from_numpy(uniform(f"golden/images/{step}", (BATCH, *SAMPLE)))
+        images = torch.from_numpy(uniform(f"golden/images/{step}", (BATCH, *sample(name))))
         if name == "tokens":
             images = torch.tensor([[(i * i + 3 * t + step) % 10 for t in range(12)] for i in range(BATCH)])
         classes = torch.tensor([(3 * i + 7 * step) % 10 for i in range(BATCH)])

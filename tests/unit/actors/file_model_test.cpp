@@ -23,10 +23,12 @@ std::string file_of(const std::string& model, const std::string& extension = ".p
 
 TrainingRun run_of(const std::string& model, const std::string& extension = ".pt2") {
   TrainingRun run{.steps = 3};
-  run.adjust = [file = file_of(model, extension)](PipelineOptions& pipeline) {
+  const std::vector<std::int64_t> shape = model == "series" ? std::vector<std::int64_t>{1, 20, 6}
+                                                            : std::vector<std::int64_t>{3, 20, 24};
+  run.adjust = [file = file_of(model, extension), shape](PipelineOptions& pipeline) {
     pipeline.model = FileModel{.file = file};
     pipeline.data.dataset =
-        open_dataset(Synthetic{.shape = {3, 20, 24}, .classes = 4, .count = 24}, {.seed = 3});
+        open_dataset(Synthetic{.shape = shape, .classes = 4, .count = 24}, {.seed = 3});
   };
   run.partition = {SIZE_MAX};
   return run;
@@ -90,10 +92,12 @@ TEST_P(OnnxModelRuns, GiveTheSameBitsInStages) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EachModel, FileModelRuns,
-                         ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit", "tied"));
+                         ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit", "tied",
+                                           "series"));
 // Without "tied": ONNX does not say what is frozen.
 INSTANTIATE_TEST_SUITE_P(EachModel, OnnxModelRuns,
-                         ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit"));
+                         ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit",
+                                           "series"));
 
 TEST(FileModel, OfAResNetGivesTheBitsOfTheLibrarysOwn) {
   TrainingRun run = run_of("resnet18");

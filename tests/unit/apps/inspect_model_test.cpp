@@ -24,21 +24,60 @@ TEST(InspectModel, ShowsOperatorsOfPyTorchThatAreComposed) {
                              ContainsRegex("\nleaky_relu +[12]\n"), Not(HasSubstr("affine"))));
 }
 
-TEST(InspectModel, CountsOperatorsThatAreLackingAndTheirUses) {
+/// What inspect prints of vgg.pt2 with one text in place of another, of the same length.
+std::string inspected_with(const std::string& text, const std::string& other) {
   const test::TemporaryFolder folder;
   const ZipArchive zip = ZipArchive::open(graphs + "vgg.pt2");
   std::vector<test::MadeMember> members;
   for (const ZipMember& member : zip.members()) {
-    std::string text(zip.content(member, UINT64_MAX).text());
-    const std::string relu = "aten.relu";
-    for (std::size_t at = 0; (at = text.find(relu, at)) != text.npos;)
-      text.replace(at, relu.size(), "aten.gelo");
-    members.push_back({.name = member.name, .content = text});
+    std::string content(zip.content(member, UINT64_MAX).text());
+    for (std::size_t at = 0; (at = content.find(text, at)) != content.npos;)
+      content.replace(at, text.size(), other);
+    members.push_back({.name = member.name, .content = content});
   }
   test::write_text(folder / "vgg.pt2", test::zip_of(members));
   const Ran ran = run_troupe({"inspect", (folder / "vgg.pt2").string()});
   EXPECT_EQ(ran.code, exit_done) << ran.error;
-  EXPECT_THAT(ran.out, HasSubstr("Troupe lacks 1 operator, used 5 times, so it cannot train"));
+  return ran.out;
+}
+
+TEST(InspectModel, CountsOperatorsThatAreLackingAndTheirUses) {
+  EXPECT_THAT(inspected_with("aten.relu", "aten.gelo"),
+              HasSubstr("Troupe lacks 1 operator, used 5 times, so it cannot train"));
+}
+
+TEST(InspectModel, GivesTheRemedyOnceForSeveralOperators) {
+  const std::string out = inspected_with("aten.relu", "aten.gelo");
+  const std::string remedy = "docs/from-pytorch.md";
+  const std::size_t first = out.find(remedy);
+  ASSERT_NE(first, out.npos);
+  EXPECT_EQ(out.find(remedy, first + 1), out.npos);
+}
+
+TEST(InspectModel, CountsAndMarksTheParametersOfOperatorsThatAreLacking) {
+  const Ran whole = run_troupe({"inspect", graphs + "vgg.pt2"});
+  const std::string refused = inspected_with("aten.conv2d", "aten.conv9d");
+  const auto count = [](const std::string& out) {
+    const std::size_t at = out.find(" with ");
+    return out.substr(at, out.find('\n') - at);
+  };
+  EXPECT_EQ(count(refused), count(whole.out));
+  EXPECT_THAT(
+      refused,
+      AllOf(ContainsRegex("features\\.0\\.weight [^\n]+ parameter \\(operator lacking\\)\n"),
+            ContainsRegex("classifier\\.0\\.bias [^\n]+\\] *\n")));
+}
+
+TEST(InspectModel, ListsTensorsInTheOrderOfTheModule) {
+  for (const char* file : {"vgg.pt2", "vgg.onnx"}) {
+    const Ran ran = run_troupe({"inspect", graphs + file});
+    EXPECT_THAT(ran.out, ContainsRegex("features\\.1\\.weight [^\n]+\n"
+                                       "features\\.1\\.bias [^\n]+\n"
+                                       "features\\.1\\.running_mean [^\n]+\n"
+                                       "features\\.1\\.running_var [^\n]+\n"
+                                       "features\\.1\\.num_batches_tracked +i64 [^\n]+\n"
+                                       "features\\.3\\.weight "));
+  }
 }
 
 }  // namespace

@@ -41,7 +41,9 @@ Tensor classes_of(std::int64_t step) {
 }
 
 Tensor samples_of(const std::string& model, std::int64_t step) {
-  if (model != "tokens") return uniform(fmt::format("golden/images/{}", step), {batch, 3, 20, 24});
+  const std::string images = fmt::format("golden/images/{}", step);
+  if (model == "series") return uniform(images, {batch, 20, 6});
+  if (model != "tokens") return uniform(images, {batch, 3, 20, 24});
   Tensor tokens = Tensor::empty(Shape{batch, 12}, DType::i64, Device::cpu());
   for (std::int64_t i = 0; i < batch; ++i)
     for (std::int64_t t = 0; t < 12; ++t)
@@ -126,6 +128,24 @@ TEST_P(ExportedModel, TrainsAsInPyTorchToOneInAHundredMillion) {
   const auto prefix = key + "final/";
   EXPECT_EQ(compared, static_cast<std::size_t>(std::ranges::count_if(
                           golden, [&](const auto& e) { return e.first.starts_with(prefix); })));
+}
+
+TEST(SequencesInF32, GiveTheResultsOfF64) {
+  Tensor results[2];
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    Model model =
+        ModelSource(FileModel{.file = graph_file("series")}).make(graph_samples("series"), dtype);
+    const std::size_t blocks = model.blocks.size();
+    Network network(std::move(model), 0, blocks, dtype, {});
+    network.use(initial_state(network.spec(), dtype, 1));
+    const Tensor x = cast(samples_of("series", 0), dtype);
+    auto pass = network.forward(x, {.seed = 1, .step = 0}, false);
+    network.backward(*pass, cast(uniform("grad", {batch, 10}), dtype));
+    network.use(network.step(Sgd{}, 0.1, pass->gradients, {pass->statistics}));
+    results[dtype == DType::f32 ? 1 : 0] = cast(network.evaluate(x), DType::f64);
+  }
+  for (std::int64_t i = 0; i < results[0].element_count(); ++i)
+    EXPECT_NEAR(results[1].data<double>()[i], results[0].data<double>()[i], 1e-4) << i;
 }
 
 TEST_P(ExportedNames, AreThoseOfTheModule) {

@@ -163,6 +163,22 @@ TEST(GraphSteps, TakeWhatFollowsABatchNormIntoIt) {
   EXPECT_EQ(relus, 17);
 }
 
+TEST(GraphSteps, KeepSequencesAsImagesBetweenLayers) {
+  const Graph graph = read_pt2(testing_ops::graph_file("series"));
+  const Partition parts = partition(graph, graph.output);
+  std::vector<std::string> names;
+  for (const Step& step : parts.steps) {
+    names.emplace_back(name_of(parts.graph->nodes[step.node].operation));
+    if (names.back() == "batch_norm") {
+      EXPECT_TRUE(step.relu);
+    }
+  }
+  EXPECT_THAT(names, ElementsAre("permute", "reshape", "convolution", "batch_norm", "max_pool",
+                                 "dropout", "convolution", "batch_norm", "slice", "concatenate",
+                                 "max_pool", "convolution", "silu", "average_pool",
+                                 "adaptive_average_pool", "reshape", "reshape", "linear"));
+}
+
 TEST(Pt2, ListsOperatorsThatAreLackingWithModuleAndLine) {
   Archive file("vgg");
   file.change_nodes(
@@ -217,6 +233,44 @@ TEST(Pt2, ReadsTheRowOfPaddingOfAnEmbedding) {
   EXPECT_NE(digest(with_padding(3).read()), digest(with_padding(-1).read()));
   for (const int row : {10, -2})
     EXPECT_THAT(with_padding(row).error(), HasSubstr("padding_idx is " + std::to_string(row)));
+}
+
+TEST(Pt2, NamesAnOperatorWithSeveralResultsByItself) {
+  Archive file("vit");
+  file.change_nodes(
+      [](json& nodes) { node(nodes, "chunk")["target"] = "torch.ops.aten.lstm.input"; });
+  const Graph graph = file.read();
+  ASSERT_EQ(graph.lacking.size(), 1u);
+  EXPECT_EQ(graph.lacking[0].name, "chunk");
+}
+
+TEST(Pt2, ExpandsOneNumberToConstantsOfTheBatch) {
+  const auto zeros = [](std::int64_t size) {
+    Archive file("vgg");
+    file.change_nodes([size](json& nodes) {
+      json& relu = node(nodes, "relu");
+      relu["target"] = "torch.ops.aten.zeros.default";
+      relu["inputs"] = json::array();
+      argument(relu,
+               "size") = {{"as_sym_ints", {{{"as_name", "sym_size_int_1"}}, {{"as_int", size}}}}};
+    });
+    return file;
+  };
+  const Graph graph = zeros(24).read();
+  EXPECT_TRUE(graph.lacking.empty());
+  const auto made = std::ranges::find_if(
+      graph.nodes, [](const Node& node) { return std::holds_alternative<Expand>(node.operation); });
+  ASSERT_NE(made, graph.nodes.end());
+  EXPECT_EQ(to_string(graph.value(made->output).shape), "[batch, 24]");
+  EXPECT_EQ(graph.value(made->inputs[0]).constant.element_count(), 1);
+  EXPECT_THAT(zeros(std::int64_t{1} << 40).read().lacking.at(0).reason, HasSubstr("constant"));
+}
+
+TEST(Pt2, SuggestsTheOtherFormatForCells) {
+  Archive file("vgg");
+  file.change_nodes(
+      [](json& nodes) { node(nodes, "relu")["target"] = "torch.ops.aten.gru_cell.default"; });
+  EXPECT_THAT(file.read().lacking.at(0).remedy, HasSubstr("torch.onnx.export("));
 }
 
 TEST(Pt2, RefusesModelsInEvaluationMode) {
@@ -439,7 +493,7 @@ TEST(Pt2, RefusesNodesThatDoNotFit) {
        "ghost"},
       {"weight of another shape",
        [&](json& n) { argument(node(n, "conv2d"), "weight") = reads("p_classifier_0_weight"); },
-       "four axes"},
+       "4 axes"},
       {"wrong channels",
        [&](json& n) { argument(node(n, "conv2d_1"), "weight") = reads("p_features_0_weight"); },
        "channels"},
@@ -512,6 +566,24 @@ TEST(Pt2, RefusesNodesThatDoNotFit) {
     file.change_nodes(wrong.change);
     EXPECT_THAT(file.error(), HasSubstr(wrong.says)) << wrong.name;
   }
+}
+
+TEST(Pt2, RefusesLayersOfSequencesWithArgumentsForImages) {
+  const auto error_with = [](const std::string& name, const std::string& argument_name,
+                             json value) {
+    Archive file("series");
+    file.change_nodes([&](json& nodes) { argument(node(nodes, name), argument_name) = value; });
+    return file.error();
+  };
+  const json three{{"as_ints", {1, 1, 1}}}, head{{"as_tensor", {{"name", "p_head_weight"}}}};
+  EXPECT_THAT(error_with("conv1d", "stride", three), HasSubstr("'stride' has 3 numbers"));
+  EXPECT_THAT(error_with("max_pool1d", "kernel_size", three), HasSubstr("'kernel_size' has 3"));
+  EXPECT_THAT(error_with("conv1d", "weight", head), HasSubstr("[10, 12], not of 3 axes"));
+  Archive file("series");
+  file.change_nodes([](json& nodes) {
+    argument(node(nodes, "conv1d"), "input") = {{"as_tensor", {{"name", "linear"}}}};
+  });
+  EXPECT_THAT(file.error(), HasSubstr("no node before"));
 }
 
 TEST(Pt2, RefusesDeepNesting) {
