@@ -69,7 +69,7 @@ void add_similar_names(PartialWeights& weights, const std::set<std::string_view>
     for (std::size_t i = 0; i < std::min(most, texts.size()); ++i) {
       const std::string name = texts[i].substr(0, texts[i].find(" ("));
       if (!without_other.contains(name)) continue;
-      if (const std::string similar = similar_name(name, others); !similar.empty())
+      if (const std::string similar = similar_name(name, others, names); !similar.empty())
         texts[i] += fmt::format(" [like {} of {}]", similar, of_whom);
     }
   };

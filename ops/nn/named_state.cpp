@@ -72,17 +72,19 @@ class Checker {
     return nullptr;
   }
 
-  static constexpr std::size_t shown = 2;  // the others are of the same kind
+  static constexpr std::size_t shown = 10;
 
   /// The names that are shown, with the name that such a tensor probably has on the other side.
-  static std::vector<std::string> with_similar(std::vector<std::string> names,
+  static std::vector<std::string> with_similar(const std::vector<std::string>& names,
                                                const std::vector<std::string>& others,
                                                std::string_view of_whom) {
+    const std::vector<std::string_view> own(names.begin(), names.end());
     const std::vector<std::string_view> candidates(others.begin(), others.end());
+    std::vector<std::string> result = names;
     for (std::size_t i = 0; i < std::min(shown, names.size()); ++i)
-      if (const std::string similar = similar_name(names[i], candidates); !similar.empty())
-        names[i] += fmt::format(" [like {} of {}]", similar, of_whom);
-    return names;
+      if (const std::string similar = similar_name(own[i], candidates, own); !similar.empty())
+        result[i] += fmt::format(" [like {} of {}]", similar, of_whom);
+    return result;
   }
   static void append(std::string& message, std::string_view what,
                      const std::vector<std::string>& names) {

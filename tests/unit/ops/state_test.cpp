@@ -1,5 +1,6 @@
 #include "ops/nn/state.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -256,6 +257,13 @@ TEST(StateFrom, ReadsOnlyTheTensorsThatItNeeds) {
   EXPECT_EQ(read, needed);
   EXPECT_THROW(state_from(spec, DType::f32, source, 0, {}, true), Error);
   EXPECT_EQ(read.size(), needed.size());  // reported before anything is read
+}
+
+TEST(StateFrom, ShowsTenNamesOfEachKind) {
+  StateSpec spec;
+  for (int i = 0; i < 12; ++i) spec.add_parameter(fmt::format("p{}", i), Shape{1}, {});
+  EXPECT_THAT(message_of([&] { state_from(spec, DType::f32, TensorSource::of({}), 0, {}, true); }),
+              testing::HasSubstr("12 missing (p0, p1, p2, p3, p4, p5, p6, p7, p8, p9 and 2 more)"));
 }
 
 TEST(StateFrom, RefusesACounterThatIsNoInteger) {
