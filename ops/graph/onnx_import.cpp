@@ -218,6 +218,7 @@ void Import::finish() {
   keep_needed();
   add_weights();
   add_constants();
+  graph_.folds_constants = true;
   graph_.notes = signature_.notes;
 }
 
