@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 
 #include "apps/command.h"
@@ -61,6 +62,22 @@ TEST_F(ModelConstants, OfAFileOfWeightsHaveTheValuesOfTheGraph) {
   EXPECT_EQ(partly.code, exit_done) << partly.error;
   EXPECT_THAT(partly.out + partly.error,
               HasSubstr("not used: scale (a constant of the graph, with another value)"));
+}
+
+TEST_F(ModelConstants, AreNamedIfTheGraphOfAResumedRunHasOthers) {
+  ASSERT_EQ(train("run").code, exit_done);
+  std::string bytes = test::read_text(model);
+  constexpr std::array<float, 4> before{0.5f, 2.0f, 0.5f, 2.0f};
+  const auto at = bytes.find(std::string_view(reinterpret_cast<const char*>(before.data()), 16));
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 3] = '\x40';  // 2 in place of 0.5
+  test::write_text(path("net.onnx"), bytes);
+  const Ran resumed = train("run", {"-r", "train.steps=4", "--restart", "auto"});
+  for (const Ran& ran : {resumed, run_troupe({"eval", path("run")})}) {
+    EXPECT_NE(ran.code, exit_done);
+    EXPECT_THAT(ran.error,
+                HasSubstr("1 with other values than the constants of the graph (scale)"));
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "ops/graph/builder.h"
 #include "ops/graph/model_of.h"
+#include "ops/graph/read_graph.h"
 #include "ops/graph/shapes.h"
 #include "ops/nn/network.h"
 #include "runtime/error.h"
@@ -201,6 +202,21 @@ TEST(GraphModel, FixesTheConstantsThatNodesRead) {
   EXPECT_EQ(fixed_names(spec_of(graph)), std::vector<std::string>{"scale"});
   graph.folds_constants = true;
   EXPECT_EQ(fixed_names(spec_of(graph)), (std::vector<std::string>{"scale", "buffer"}));
+}
+
+/// Files of weights have the values of tensors with a key; nothing else tells those of literals.
+TEST(GraphDigest, IsOfOperatorsAndOfLiterals) {
+  Graph one = graph_with_constants(2), two = graph_with_constants(5);
+  EXPECT_EQ(digest(one), digest(two));
+  EXPECT_EQ(digest(one).size(), 64u);
+  EXPECT_TRUE(literals(one).empty());
+  one.constants.clear();
+  two.constants.clear();
+  EXPECT_NE(digest(one), digest(two));
+  EXPECT_EQ(operators_in(digest(one)), operators_in(digest(two)));
+  EXPECT_EQ(literals(one), std::vector<std::string>{"scale"});
+  two.nodes[0].operation = Arithmetic{ArithmeticOperation::add};
+  EXPECT_NE(operators_in(digest(one)), operators_in(digest(two)));
 }
 
 }  // namespace
