@@ -39,7 +39,12 @@ TensorSource new_weights(const std::shared_ptr<const StateSpec>& spec, std::uint
     source.tensors.push_back({buffer.name, DType::f32, buffer.shape});
   for (const CounterSpec& counter : spec->counters())
     source.tensors.push_back({counter.name, DType::i64, Shape{}});
+  for (const ConstantSpec& constant : spec->constants())
+    if (!constant.fixed)
+      source.tensors.push_back({constant.name, constant.value.dtype(), constant.value.shape()});
   source.read = [spec, seed](const std::string& name) {
+    for (const ConstantSpec& constant : spec->constants())
+      if (constant.name == name) return constant.value;
     StateSpec one;  // a parameter's numbers depend on its name alone
     for (const ParameterSpec& p : spec->parameters())
       if (p.name == name) one.add_parameter(p.name, p.shape, p.initializer);
@@ -69,12 +74,24 @@ void add_similar_names(PartialWeights& weights, const std::set<std::string_view>
     for (std::size_t i = 0; i < std::min(most, texts.size()); ++i) {
       const std::string name = texts[i].substr(0, texts[i].find(" ("));
       if (!without_other.contains(name)) continue;
-      if (const std::string similar = similar_name(name, others); !similar.empty())
+      if (const std::string similar = similar_name(name, others, names); !similar.empty())
         texts[i] += fmt::format(" [like {} of {}]", similar, of_whom);
     }
   };
   add(weights.anew, lacking, surplus, "the file");
   add(weights.unused, surplus, lacking, "the model");
+}
+
+/// The constants that the model computes with, in place of other values of the file.
+std::vector<std::string> kept_constants(const StateSpec& spec, const TensorSource& file) {
+  std::vector<std::string> result;
+  std::set<std::string_view> in_file;
+  for (const TensorInfo& tensor : file.tensors) in_file.insert(tensor.name);
+  for (const ConstantSpec& constant : spec.constants())
+    if (constant.fixed && in_file.contains(constant.name))
+      if (!has_value(constant, file.read(constant.name)))
+        result.push_back(constant.name + " (a constant of the graph, with another value)");
+  return result;
 }
 
 /// The error for a file of which nothing fits. `misfits` are tensors of the model that the file has
@@ -108,11 +125,12 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
   std::map<std::string_view, const TensorInfo*> in_file;
   for (const TensorInfo& tensor : file.tensors) in_file.emplace(tensor.name, &tensor);
   const TensorSource begun = new_weights(spec, options.seed);
-  PartialWeights result{.tensors = begun, .anew = {}, .unused = {}};
+  PartialWeights result{.tensors = begun, .anew = {}, .unused = kept_constants(*spec, file)};
   std::set<std::string> taken;
   std::vector<std::string> misfits;
   bool any_fits = false;                // counters, such as num_batches_tracked, fit any model
   std::set<std::string_view> in_model;  // those that do not fit are in `anew`
+  for (const ConstantSpec& constant : spec->constants()) in_model.insert(constant.name);
   for (const TensorInfo& wanted : begun.tensors) {
     in_model.insert(wanted.name);
     const auto found = in_file.find(wanted.name);

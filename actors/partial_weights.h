@@ -11,15 +11,15 @@ namespace troupe {
 struct PartialWeights {
   TensorSource tensors;             ///< all of the model's
   std::vector<std::string> anew;    ///< tensors with initial values, and why; without full stops
-  std::vector<std::string> unused;  ///< tensors of the file that the model does not take
+  std::vector<std::string> unused;  ///< tensors of the file that the model does not take, or why
   // The first ones of both have a similar name of the other side: "a [like b of the file]".
 };
 
 /// Takes the tensors of a file whose names, shapes and types fit the model; the others have the
 /// initial values of a new run with the seed of `options`. PyTorch's
-/// `load_state_dict(strict=False)` does the same, but refuses other shapes. Reads headers only;
-/// tensors are read when they are used. Throws Error{bad_file}, which names the file as `origin`,
-/// if no parameter fits.
+/// `load_state_dict(strict=False)` does the same, but refuses other shapes. Reads headers and
+/// fixed constants (ConstantSpec) only; other tensors are read when they are used. Throws
+/// Error{bad_file}, which names the file as `origin`, if no parameter fits.
 PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& file,
                                const std::string& origin);
 

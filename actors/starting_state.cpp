@@ -48,10 +48,10 @@ std::int64_t updates_of(const Manifest& manifest) {
 std::vector<StatePtr> states_from(const PipelineOptions& options, std::uint32_t process,
                                   const TensorSource& tensors, std::int64_t step,
                                   const std::vector<std::string>& optimizer_state) {
-  // Headers tell whether the file holds all of the model; each process loads its own part.
+  // Every process tells whether the file holds all of the model, and loads its own part.
   const Model model = model_of(options);
   const BlockRange whole{0, model.blocks.size()};
-  check_tensors(spec_of(model, {whole}), tensors.tensors, optimizer_state, true);
+  check_tensors(spec_of(model, {whole}), tensors, optimizer_state, true);
   std::vector<StatePtr> states;
   for (std::size_t stage = 0; stage < options.partition.size(); ++stage)
     states.push_back(lives_in(options, stage, process)

@@ -71,13 +71,46 @@ std::string meant(std::string_view word, std::span<const std::string_view> candi
   return {};
 }
 
-std::string similar_name(std::string_view name, std::span<const std::string_view> others) {
+namespace {
+
+/// The length of the longest end that two dotted names share, from a dot on: 7 of "a.b.weight" and
+/// "c.weight".
+std::size_t common_end(std::string_view a, std::string_view b) {
+  std::size_t whole = 0;
+  for (std::size_t i = 1; i <= std::min(a.size(), b.size()); ++i) {
+    if (a[a.size() - i] != b[b.size() - i]) break;
+    if (a[a.size() - i] == '.') whole = i;
+  }
+  return whole;
+}
+
+/// The only one of `others` that shares the longest end with the name, if it shares none as long
+/// with another one of `own`; else empty.
+std::string partner(std::string_view name, std::span<const std::string_view> others,
+                    std::span<const std::string_view> own) {
+  std::string_view best;
+  std::size_t longest = 0, found = 0;
+  for (const std::string_view other : others) {
+    const std::size_t shared = common_end(name, other);
+    if (shared > longest) best = other, longest = shared, found = 0;
+    if (shared > 0 && shared == longest) ++found;
+  }
+  const bool is_wanted = std::ranges::any_of(own, [&](std::string_view rival) {
+    return rival != name && common_end(rival, best) >= longest;
+  });
+  return found == 1 && !is_wanted ? std::string(best) : std::string();
+}
+
+}  // namespace
+
+std::string similar_name(std::string_view name, std::span<const std::string_view> others,
+                         std::span<const std::string_view> own) {
   if (std::string found = meant(name, others); !found.empty()) return found;
   for (const std::string_view other : others)
     if (!other.empty() && name.ends_with(other) && name.size() > other.size() &&
         name[name.size() - other.size() - 1] == '.')
       return std::string(other);
-  return {};
+  return partner(name, others, own);
 }
 
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates,

@@ -25,9 +25,12 @@ std::string nearest(std::string_view word, std::span<const std::string_view> can
 /// nearest one if at most a third of its characters differ. Empty if there is none.
 std::string meant(std::string_view word, std::span<const std::string_view> candidates);
 
-/// One of `others` that a dotted name, such as "fc.weight", probably has elsewhere: what is meant,
-/// or what the name ends with ("backbone.fc.weight": "fc.weight"). Empty if there is none.
-std::string similar_name(std::string_view name, std::span<const std::string_view> others);
+/// One of `others` that a dotted name, such as "fc.weight", probably has elsewhere: what is meant;
+/// what the name ends with ("backbone.fc.weight": "fc.weight"); or the only one that ends as it
+/// does ("head.weight": "classifier.weight"), if no other name of `own`, those of its own side
+/// without a partner, ends so too. Empty if there is none.
+std::string similar_name(std::string_view name, std::span<const std::string_view> others,
+                         std::span<const std::string_view> own = {});
 
 /// A remedy for an unknown word: "did you mean train? The verbs are …", or `rest` alone if no
 /// candidate is near. `rest` begins with a small letter, or is empty.

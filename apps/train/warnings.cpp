@@ -145,7 +145,7 @@ std::vector<std::string> weights_warnings(const Options& options, const Starting
                         : fmt::format("{} tensors keep their initial values", found.anew.size()),
                     listed(found.anew, shown)));
   if (!found.unused.empty())
-    sentences.push_back(fmt::format("{} of {} not in the model: {}",
+    sentences.push_back(fmt::format("{} of {} not used: {}",
                                     counted(std::ssize(found.unused), "tensor"),
                                     start.weights.string(), listed(found.unused, shown)));
   return sentences;

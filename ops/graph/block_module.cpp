@@ -139,12 +139,16 @@ void BlockModule::declare(StateSpec& spec) {
 }
 
 void BlockModule::declare_constants(StateSpec& spec) const {
-  for (const NamedTensor& constant : graph_->constants) spec.add_constant(constant);
+  std::set<std::string_view> read;
+  for (const Value& value : graph_->values)
+    if (value.kind == Value::Kind::constant) read.insert(value.name);
+  for (const auto& [name, tensor] : graph_->constants)
+    spec.add_constant({name, tensor, graph_->folds_constants || read.contains(name)});
   for (const std::string& name : untouched_) {
     const Tensor tensor = graph_->weights.read(name);
-    spec.add_constant({name, tensor});
+    spec.add_constant({name, tensor, /*fixed=*/false});
     for (const Alias& alias : graph_->aliases)
-      if (alias.of == name) spec.add_constant({alias.name, tensor});
+      if (alias.of == name) spec.add_constant({alias.name, tensor, /*fixed=*/false});
   }
 }
 

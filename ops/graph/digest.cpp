@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include "ops/graph/read_graph.h"
 #include "ops/graph/shapes.h"
 #include "ops/graph/steps.h"
@@ -58,15 +60,36 @@ std::string members(const Operator& operation) {
       operation);
 }
 
+constexpr std::size_t operator_digits = 48, literal_digits = 16;
+
+std::set<std::string_view> constants_with_keys(const Graph& graph) {
+  std::set<std::string_view> keys;
+  for (const NamedTensor& constant : graph.constants) keys.insert(constant.name);
+  return keys;
+}
+
 }  // namespace
 
+std::string_view operators_in(std::string_view digest) { return digest.substr(0, operator_digits); }
+
+std::vector<std::string> literals(const Graph& graph) {
+  const std::set<std::string_view> keys = constants_with_keys(graph);
+  std::vector<std::string> names;
+  for (const Value& value : graph.values)
+    if (value.constant.defined() && !keys.contains(value.name)) names.push_back(value.name);
+  return names;
+}
+
 std::string digest(const Graph& graph) {
-  std::string text;
+  const std::set<std::string_view> keys = constants_with_keys(graph);
+  std::string text, values;
   for (const Value& value : graph.values) {
-    const bool named = value.kind == Value::Kind::parameter || value.kind == Value::Kind::buffer;
+    const bool named = value.kind == Value::Kind::parameter || value.kind == Value::Kind::buffer ||
+                       (value.constant.defined() && keys.contains(value.name));
     text += fmt::format("{} {} {} {}\n", static_cast<int>(value.kind), to_string(value.shape),
                         named ? value.name : "", value.trainable);
-    if (value.constant.defined()) text += troupe::digest({{"constant", value.constant}});
+    if (value.constant.defined() && !named)
+      values += troupe::digest({{"constant", value.constant}});
   }
   for (const Node& node : graph.nodes) {
     text += fmt::format("{} {} ->{}:", name_of(node.operation), members(node.operation),
@@ -77,7 +100,8 @@ std::string digest(const Graph& graph) {
   for (const auto& [node, path] : dropout_paths(graph))  // a dropout elsewhere draws other numbers
     text += fmt::format("dropout {}: {}\n", node, path);
   text += fmt::format("{} -> {}\n", graph.input.index, graph.output.index);
-  return text_digest(text);
+  return text_digest(text).substr(0, operator_digits) +
+         text_digest(values).substr(0, literal_digits);
 }
 
 }  // namespace troupe::graph

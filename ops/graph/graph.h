@@ -161,6 +161,9 @@ struct Graph {
   TensorSource weights;
   /// Tensors of the state_dict that training does not change and no node reads as a buffer.
   std::vector<NamedTensor> constants;
+  /// Results may depend on constants that `values` lacks, because nodes of constants alone were
+  /// computed.
+  bool folds_constants = false;
   std::vector<Lacking> lacking;    ///< nodes that were left out; such a graph cannot be trained
   std::vector<std::string> notes;  ///< what the reader left out, for the user
 

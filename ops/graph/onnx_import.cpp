@@ -219,6 +219,7 @@ void Import::finish() {
   add_parameters_of_lacking();
   add_weights();
   add_constants();
+  graph_.folds_constants = true;
   graph_.notes = signature_.notes;
   note_missing_dropout();
 }

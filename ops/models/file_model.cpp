@@ -9,6 +9,7 @@
 #include "ops/graph/shapes.h"
 #include "ops/models/image_options.h"
 #include "runtime/error.h"
+#include "runtime/text.h"
 
 namespace troupe {
 
@@ -54,6 +55,24 @@ void check_samples(const FileModel& model, const graph::Graph& graph, const Samp
                 fmt::format("the model in '{}' has {} outputs, but the data set has {} classes",
                             model.file.string(), output[1].fixed, samples.classes),
                 fmt::format("export the model with {} outputs", samples.classes));
+}
+
+/// `found` is the digest of the graph.
+Error another_graph(const FileModel& model, const graph::Graph& graph, const std::string& found) {
+  const std::string file = model.file.string(),
+                    remedy = "use the file of the run, or start a new run";
+  if (graph::operators_in(found) == graph::operators_in(model.digest))
+    return {ErrorCode::bad_options,
+            fmt::format("the graph in '{}' has the operators of the run, but another value of a "
+                        "constant; its constants are {}",
+                        file, listed(graph::literals(graph))),
+            remedy};
+  return {
+      ErrorCode::bad_options,
+      fmt::format("the graph in '{}' has the digest {}, but `Model::digest` is {} (the run began "
+                  "with another graph)",
+                  file, found.substr(0, 12), model.digest.substr(0, 12)),
+      remedy};
 }
 
 /// Whether the loss will be a cross-entropy, which contains the log-softmax.
@@ -109,13 +128,7 @@ OptionFields FileModel::options() {
 
 Model FileModel::make(const SampleSpec& samples) const {
   const auto [graph, found] = read();
-  if (!digest.empty() && digest != found)
-    throw Error(
-        ErrorCode::bad_options,
-        fmt::format("the graph in '{}' has the digest {}, but `Model::digest` is {} (the run began "
-                    "with another graph)",
-                    file.string(), found.substr(0, 12), digest.substr(0, 12)),
-        "use the file of the run, or start a new run");
+  if (!digest.empty() && digest != found) throw another_graph(*this, *graph, found);
   check_samples(*this, *graph, samples);
   check_convolution(convolution, samples);
   Model model = graph::model_of(graph, {.initialise = initialise,

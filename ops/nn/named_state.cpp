@@ -41,19 +41,37 @@ class Checker {
       wrong_.push_back(fmt::format("{} is {}, not i64", name, name_of(tensor->dtype)));
   }
 
+  /// Whether the file has the constant, and in the form of the model.
+  bool allow(const ConstantSpec& constant) {
+    const std::string& name = constant.name;
+    if (!found_.contains(name)) return false;
+    const TensorInfo* tensor = find(name, constant.value.shape());
+    if (!tensor) return false;
+    const DType wanted = constant.value.dtype();
+    if (tensor->dtype == wanted || (is_floating(tensor->dtype) && is_floating(wanted))) return true;
+    wrong_.push_back(
+        fmt::format("{} is {}, not {}", name, name_of(tensor->dtype), name_of(wanted)));
+    return false;
+  }
+  void add_other_value(const std::string& name) { other_values_.push_back(name); }
+
   void finish(bool strict, bool with_optimizer) {
     std::vector<std::string> unexpected;
     for (const auto& [name, tensor] : found_)
       if (with_optimizer || !name.starts_with(optimizer_prefix)) unexpected.emplace_back(name);
     std::sort(unexpected.begin(), unexpected.end());
     if (!strict) unexpected.clear();
-    if (missing_.empty() && wrong_.empty() && unexpected.empty()) return;
+    const bool fits = missing_.empty() && wrong_.empty() && unexpected.empty();
+    if (fits && other_values_.empty()) return;
     std::string message = "the weights belong to another model:";
     append(message, "missing", with_similar(missing_, unexpected, "the file"));
     append(message, "of another shape or type", wrong_);
     append(message, "unexpected", with_similar(unexpected, missing_, "the model"));
+    append(message, "with other values than the constants of the graph", other_values_);
     throw Error(ErrorCode::bad_file, message,
-                "create the model with the settings that wrote the file");
+                fits ? "use the model file that the weights were trained with, or load them in "
+                       "Python and export the model again"
+                     : "create the model with the settings that wrote the file");
   }
 
  private:
@@ -72,17 +90,19 @@ class Checker {
     return nullptr;
   }
 
-  static constexpr std::size_t shown = 2;  // the others are of the same kind
+  static constexpr std::size_t shown = 10;
 
   /// The names that are shown, with the name that such a tensor probably has on the other side.
-  static std::vector<std::string> with_similar(std::vector<std::string> names,
+  static std::vector<std::string> with_similar(const std::vector<std::string>& names,
                                                const std::vector<std::string>& others,
                                                std::string_view of_whom) {
+    const std::vector<std::string_view> own(names.begin(), names.end());
     const std::vector<std::string_view> candidates(others.begin(), others.end());
+    std::vector<std::string> result = names;
     for (std::size_t i = 0; i < std::min(shown, names.size()); ++i)
-      if (const std::string similar = similar_name(names[i], candidates); !similar.empty())
-        names[i] += fmt::format(" [like {} of {}]", similar, of_whom);
-    return names;
+      if (const std::string similar = similar_name(own[i], candidates, own); !similar.empty())
+        result[i] += fmt::format(" [like {} of {}]", similar, of_whom);
+    return result;
   }
   static void append(std::string& message, std::string_view what,
                      const std::vector<std::string>& names) {
@@ -92,7 +112,7 @@ class Checker {
   }
 
   std::unordered_map<std::string_view, const TensorInfo*> found_;
-  std::vector<std::string> missing_, wrong_;
+  std::vector<std::string> missing_, wrong_, other_values_;
 };
 
 /// Those of the optimizer's state tensors that the file has for some parameter.
@@ -167,7 +187,8 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
                       Tensor::from<std::int64_t>(Shape{}, std::span(&state.counters[i], 1))});
   for (const AliasSpec& alias : spec.aliases())
     result.push_back({alias.name, weights[static_cast<std::size_t>(alias.of.value)]});
-  result.insert(result.end(), spec.constants().begin(), spec.constants().end());
+  for (std::size_t i = 0; i < spec.constants().size(); ++i)
+    result.push_back({spec.constants()[i].name, state.constants[i]});
   if (!with_optimizer) return result;
   for (const NamedTensor& kept : state.optimizer_state) {
     const auto parts = spec.parameter_views(kept.tensor);
@@ -179,10 +200,9 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
 
 TensorSource by_own_names(const StateSpec& spec, TensorSource given) {
   TensorSource source = without_wrapper(spec, std::move(given));
-  if (spec.aliases().empty() && spec.constants().empty()) return source;
+  if (spec.aliases().empty()) return source;
   std::unordered_set<std::string> own, left_out;
   for (const TensorInfo& tensor : source.tensors) own.insert(tensor.name);
-  for (const NamedTensor& constant : spec.constants()) left_out.insert(constant.name);
   std::unordered_map<std::string, std::string> in_file;  // by the name of the parameter
   for (const AliasSpec& alias : spec.aliases()) {
     const std::string& name = spec.parameters()[static_cast<std::size_t>(alias.of.value)].name;
@@ -205,25 +225,59 @@ TensorSource by_own_names(const StateSpec& spec, TensorSource given) {
   return source;
 }
 
-void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& all,
+bool has_value(const ConstantSpec& constant, const Tensor& found) {
+  if (found.shape().element_count() != constant.value.shape().element_count()) return false;
+  const bool floating = is_floating(found.dtype()) && is_floating(constant.value.dtype());
+  if (!floating && found.dtype() != constant.value.dtype()) return false;
+  const Tensor wanted = floating ? cast(constant.value, found.dtype()) : constant.value;
+  return std::memcmp(wanted.raw(), found.raw(), wanted.bytes()) == 0;
+}
+
+void check_tensors(const StateSpec& spec, const TensorSource& given,
                    const std::vector<std::string>& optimizer_state, bool strict) {
-  const std::vector<TensorInfo> tensors = by_own_names(spec, {.tensors = all, .read = {}}).tensors;
+  const TensorSource source = by_own_names(spec, given);
+  const std::vector<TensorInfo>& tensors = source.tensors;
   Checker checker(tensors);
   for (const ParameterSpec& parameter : spec.parameters())
     checker.expect(parameter.name, parameter.shape);
   for (const BufferSpec& buffer : spec.buffers()) checker.expect(buffer.name, buffer.shape);
   for (const CounterSpec& counter : spec.counters()) checker.expect_counter(counter.name);
+  for (const ConstantSpec& constant : spec.constants())
+    if (checker.allow(constant) && constant.fixed &&
+        !has_value(constant, source.read(constant.name)))
+      checker.add_other_value(constant.name);
   for (const std::string& state : present(optimizer_state, spec, tensors))
     for (const ParameterSpec& parameter : spec.parameters())
       checker.expect(optimizer_name(state, parameter), parameter.shape);
   checker.finish(strict, !optimizer_state.empty());
 }
 
+namespace {
+
+/// The values of constants: those of the file that no module reads, else those of the model.
+std::vector<Tensor> constants_from(const StateSpec& spec, const TensorSource& source) {
+  std::unordered_set<std::string_view> names;
+  for (const TensorInfo& tensor : source.tensors) names.insert(tensor.name);
+  std::vector<Tensor> values;
+  for (const ConstantSpec& constant : spec.constants()) {
+    values.push_back(constant.value);
+    if (constant.fixed || !names.contains(constant.name)) continue;
+    const Tensor found = source.read(constant.name);
+    const bool same_type = found.dtype() == constant.value.dtype();
+    values.back() = Tensor::empty(constant.value.shape(), constant.value.dtype(), Device::cpu());
+    const Tensor converted = same_type ? found : cast(found, constant.value.dtype());
+    std::memcpy(values.back().raw(), converted.raw(), converted.bytes());
+  }
+  return values;
+}
+
+}  // namespace
+
 StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& given,
                     std::int64_t step, const std::vector<std::string>& optimizer_state,
                     bool strict) {
   const TensorSource source = by_own_names(spec, given);
-  check_tensors(spec, source.tensors, optimizer_state, strict);
+  check_tensors(spec, source, optimizer_state, strict);
   const auto take = [&](const std::string& name, const Tensor& into) {
     const Tensor converted = cast(source.read(name), into.dtype());
     std::memcpy(into.raw(), converted.raw(), into.bytes());
@@ -239,6 +293,7 @@ StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& give
   for (std::size_t i = 0; i < buffers.size(); ++i) take(spec.buffers()[i].name, buffers[i]);
   for (const CounterSpec& counter : spec.counters())
     state->counters.push_back(*source.read(counter.name).data<std::int64_t>());
+  state->constants = constants_from(spec, source);
   for (const std::string& name : present(optimizer_state, spec, source.tensors)) {
     Tensor kept = Tensor::zeros(Shape{spec.parameter_elements()}, dtype);
     const auto into = spec.parameter_views(kept);

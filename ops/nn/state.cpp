@@ -147,7 +147,7 @@ void StateSpec::add_alias(std::string name, ParameterIndex of) {
   aliases_.push_back({std::move(name), of});
 }
 
-void StateSpec::add_constant(NamedTensor constant) {
+void StateSpec::add_constant(ConstantSpec constant) {
   add_name(constant.name);
   constants_.push_back(std::move(constant));
 }
@@ -204,6 +204,7 @@ StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed) {
   state->buffers = Tensor::zeros(Shape{spec.buffer_elements()}, dtype);
   for (const CounterSpec& counter : spec.counters())
     state->counters.push_back(first_count(counter));
+  for (const ConstantSpec& constant : spec.constants()) state->constants.push_back(constant.value);
   dtype == DType::f64 ? fill<double>(spec, seed, *state) : fill<float>(spec, seed, *state);
   return state;
 }

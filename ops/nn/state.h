@@ -58,6 +58,15 @@ struct AliasSpec {
   ParameterIndex of;
 };
 
+/// A tensor of the state_dict that training never changes.
+struct ConstantSpec {
+  std::string name;
+  Tensor value;  ///< in the CPU's memory
+  /// Modules compute with this value, so a file's value must be the same. False: no module reads
+  /// it, so a file's value takes its place in the state.
+  bool fixed = true;
+};
+
 /// The parameters and buffers of a sequence of modules, collected by Module::declare. Parameters
 /// lie behind one another in one flat array, buffers in another, so that the optimizer, the reducer
 /// and a snapshot each make one pass over memory. Every offset is a multiple of 16 elements; the
@@ -72,14 +81,13 @@ class StateSpec {
   void add_counter(std::string name, std::function<Tensor()> read = {});
   /// Checkpoints and exports hold the parameter under this name too, as PyTorch's state_dict does.
   void add_alias(std::string name, ParameterIndex of);
-  /// A tensor of the state_dict that training never changes.
-  void add_constant(NamedTensor constant);
+  void add_constant(ConstantSpec constant);
 
   const std::vector<ParameterSpec>& parameters() const { return parameters_; }
   const std::vector<BufferSpec>& buffers() const { return buffers_; }
   const std::vector<CounterSpec>& counters() const { return counters_; }
   const std::vector<AliasSpec>& aliases() const { return aliases_; }
-  const std::vector<NamedTensor>& constants() const { return constants_; }
+  const std::vector<ConstantSpec>& constants() const { return constants_; }
   std::int64_t parameter_elements() const { return parameter_elements_; }  ///< padded
   std::int64_t buffer_elements() const { return buffer_elements_; }        ///< padded
   std::int64_t parameter_count() const;                                    ///< without padding
@@ -100,7 +108,7 @@ class StateSpec {
   std::vector<BufferSpec> buffers_;
   std::vector<CounterSpec> counters_;
   std::vector<AliasSpec> aliases_;
-  std::vector<NamedTensor> constants_;
+  std::vector<ConstantSpec> constants_;
   std::set<std::string> names_;
   std::int64_t parameter_elements_ = 0;
   std::int64_t buffer_elements_ = 0;
@@ -116,6 +124,7 @@ struct StateVersion {
   std::vector<NamedTensor> optimizer_state;  ///< flat, each as `weights`; none before a step
   Tensor buffers;                            ///< flat, StateSpec::buffer_elements()
   std::vector<std::int64_t> counters;
+  std::vector<Tensor> constants;  ///< of StateSpec::constants(), in the CPU's memory
 };
 using StatePtr = std::shared_ptr<const StateVersion>;
 
@@ -140,14 +149,18 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
 /// or a type that cannot be converted, or (if `strict`) that are not expected. A state tensor of
 /// the optimizer in `optimizer_state` (Optimizer::state_names) is expected for all parameters if
 /// the file has it for any parameter. If `optimizer_state` is empty, "optimizer.*" is ignored. A
-/// parameter may have the name of an alias; further aliases, and constants, are ignored.
-/// Reads headers only, so a process that loads a part of a model can check the file against the
-/// whole.
-void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
+/// parameter may have the name of an alias; further aliases are ignored. Constants may be missing;
+/// fixed ones with other values are among the names. Reads headers and fixed constants only, so a
+/// process that loads a part of a model can check the file against the whole.
+void check_tensors(const StateSpec& spec, const TensorSource& tensors,
                    const std::vector<std::string>& optimizer_state, bool strict);
 
+/// Whether a tensor of a file has the value of the constant, as far as the element type of the file
+/// can tell.
+bool has_value(const ConstantSpec& constant, const Tensor& found);
+
 /// A file's tensors by the names of `spec`: a parameter that the file has under an alias alone gets
-/// its own name; other aliases, and constants, are left out. If none of the names fits, but some do
+/// its own name; other aliases are left out. If none of the names fits, but some do
 /// behind modules such as "module." of DistributedDataParallel, "_orig_mod." of torch.compile or
 /// the attribute of a LightningModule, these are removed.
 TensorSource by_own_names(const StateSpec& spec, TensorSource source);

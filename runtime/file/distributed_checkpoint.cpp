@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "runtime/file/distributed_metadata.h"
 #include "runtime/file/state_dictionary.h"
@@ -24,8 +23,10 @@ using distributed::StoredTensor;
               "the checkpoint is damaged or incomplete: copy all of its folder");
 }
 
-/// Copies a part to its place in the whole, one run of the last axis after another.
-void place(const Tensor& part, const std::vector<std::int64_t>& offsets, const Tensor& whole) {
+/// Copies a part to its place in the whole, one run of the last axis after another, and marks the
+/// elements as filled.
+void place(const Tensor& part, const std::vector<std::int64_t>& offsets, const Tensor& whole,
+           std::vector<bool>& filled) {
   const int rank = whole.rank();
   const auto size = static_cast<std::int64_t>(size_of(whole.dtype()));
   const std::int64_t run = rank == 0 ? 1 : part.dim(rank - 1);
@@ -38,6 +39,7 @@ void place(const Tensor& part, const std::vector<std::int64_t>& offsets, const T
       stride *= whole.dim(axis);
     }
     std::copy_n(part.raw() + done * size, run * size, whole.raw() + at * size);
+    std::fill_n(filled.begin() + at, run, true);
   }
 }
 
@@ -50,6 +52,7 @@ class DistributedCheckpoint {
         std::shared_ptr<const MappedFile>& file = files_[part.file];
         if (!file) file = MappedFile::open(folder / part.file);
       }
+    check_lengths();
   }
 
   const Metadata& metadata() const { return metadata_; }
@@ -66,24 +69,34 @@ class DistributedCheckpoint {
       return read(tensor.parts[0], tensor.dtype, where);
     check_parts(tensor, where);
     const Tensor whole = Tensor::empty(tensor.shape, tensor.dtype, Device::cpu());
+    std::vector<bool> filled(static_cast<std::size_t>(tensor.shape.element_count()));
     for (const Part& part : tensor.parts)
-      place(read(part, tensor.dtype, where), part.offsets, whole);
+      place(read(part, tensor.dtype, where), part.offsets, whole, filled);
+    if (std::ranges::find(filled, false) != filled.end())
+      fail(where, "its parts overlap, and leave elements out");
     return whole;
   }
 
  private:
+  /// No two parts are the same bytes, so reading all of them takes as long as reading the files.
+  void check_lengths() const {
+    std::uint64_t parts = 0, files = 0;
+    for (const auto& [name, file] : files_) files += file->bytes().size();
+    for (const auto& [name, tensor] : metadata_.tensors)
+      for (const Part& part : tensor.parts)
+        if (__builtin_add_overflow(parts, part.length, &parts) || parts > files)
+          fail(fmt::format("'{}'", folder_.string()),
+               fmt::format("its tensors have more bytes than its files, which have {}", files));
+  }
   /// The parts have as many elements as the tensor, and the files as many bytes. So memory is
   /// bounded by them.
   static void check_parts(const StoredTensor& tensor, const std::string& where) {
     std::int64_t elements = 0;
     std::uint64_t bytes = 0;
-    std::set<std::vector<std::int64_t>> places;
     for (const Part& part : tensor.parts) {
       if (__builtin_add_overflow(elements, part.shape.element_count(), &elements) ||
           __builtin_add_overflow(bytes, part.length, &bytes))
         fail(where, "its parts are too large");
-      if (part.shape.element_count() > 0 && !places.insert(part.offsets).second)
-        fail(where, "two of its parts have the same place");
     }
     if (elements != tensor.shape.element_count() ||
         static_cast<std::uint64_t>(elements) > bytes / size_of(tensor.dtype))

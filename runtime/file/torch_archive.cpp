@@ -82,8 +82,31 @@ TorchArchive::TorchArchive(ZipArchive zip) : zip_(std::move(zip)) {
   verified_ = std::make_unique<std::atomic<bool>[]>(zip_.members().size());
 }
 
+const ZipMember& TorchArchive::storage_of(const TorchTensor& tensor) const {
+  return zip_.at(folder_ + "data/" + std::string(tensor.storage));
+}
+
+void TorchArchive::check_copies(std::span<const TorchTensor> tensors) const {
+  constexpr std::uint64_t usual = std::uint64_t{16} << 20, most_times = 16;
+  std::uint64_t bytes = usual, copied = 0;
+  for (const ZipMember& member : zip_.members())
+    if (__builtin_add_overflow(bytes, member.size, &bytes)) return;
+  for (const TorchTensor& tensor : tensors) {
+    const ZipMember& member = storage_of(tensor);
+    const std::uint64_t more =  // `read` refuses more
+        member.is_stored() ? std::min(copied_bytes(tensor, member.begin), most_bytes_)
+                           : member.size;
+    if (__builtin_add_overflow(copied, more, &copied) || copied / most_times > bytes)
+      refuse(zip_,
+             fmt::format("its {} tensors are views of the same memory, and together more than {} "
+                         "times as large as the file",
+                         tensors.size(), most_times),
+             "save copies: {name: tensor.contiguous() for name, tensor in state.items()}");
+  }
+}
+
 Tensor TorchArchive::read(const TorchTensor& tensor, const std::string& where) const {
-  const ZipMember& member = zip_.at(folder_ + "data/" + std::string(tensor.storage));
+  const ZipMember& member = storage_of(tensor);
   if (member.size != tensor.storage_bytes)
     zip_.fail(member, fmt::format("it has {} bytes, but the storage of a tensor {}", member.size,
                                   tensor.storage_bytes));

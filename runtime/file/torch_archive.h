@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "runtime/file/pickle.h"
@@ -28,8 +29,13 @@ class TorchArchive {
   /// copy. A storage is compared with its checksum when it is used first. Throws Error{bad_file}
   /// with `where`.
   Tensor read(const TorchTensor& tensor, const std::string& where) const;
+  /// Throws Error{bad_file} if reading all of the tensors would copy or decompress many times the
+  /// bytes of the archive: tensors may be any number of views of one storage.
+  void check_copies(std::span<const TorchTensor> tensors) const;
 
  private:
+  const ZipMember& storage_of(const TorchTensor& tensor) const;
+
   ZipArchive zip_;
   std::string folder_;  ///< of all members: "net/"
   /// Limit on a copy of a tensor: strides of 0 can repeat elements.

@@ -119,17 +119,20 @@ TorchWeights weights_in(const std::shared_ptr<const TorchArchive>& archive, std:
   TorchWeights weights;
   weights.has_checksums = archive->has_checksums();
   weights.part = printable(dictionaries.list[chosen].path);
+  std::vector<TorchTensor> tensors;
   for (const auto& [key, value] : dictionaries.dicts[chosen]->items) {
     const auto* name = std::get_if<std::string_view>(&key);
     if (name == nullptr || !is_torch_tensor(value)) continue;
     std::string text(*name);
     const TorchTensor tensor = torch_tensor(value, source->where(text));
     weights.tensors.tensors.push_back({text, tensor.dtype, tensor.shape});
+    tensors.push_back(tensor);
     if (!source->tensors.emplace(std::move(text), tensor).second)
       throw Error(ErrorCode::bad_file,
                   fmt::format("reading {}: it is there twice", source->where(std::string(*name))),
                   "the file is damaged: write it again with torch.save");
   }
+  archive->check_copies(tensors);
   for (const auto& [key, value] : whole.items)
     if (const auto* name = std::get_if<std::string_view>(&key))
       if (dictionary_in(value) != dictionaries.dicts[chosen] &&

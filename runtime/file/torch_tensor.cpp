@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "runtime/error.h"
@@ -292,6 +293,15 @@ TorchTensor torch_tensor(const PickleValue& value, const std::string& where) {
     fail(where, fmt::format("its storage has {} elements", count));
   check_inside(tensor, tensor.storage_bytes, where);
   return tensor;
+}
+
+std::uint64_t copied_bytes(const TorchTensor& tensor, std::uint64_t begin) {
+  const bool is_aligned = begin % size_of(tensor.dtype) == 0;
+  if (is_aligned && is_contiguous(tensor) && tensor.dtype != DType::boolean) return 0;
+  const auto elements = static_cast<std::uint64_t>(tensor.shape.element_count());
+  std::uint64_t bytes = 0;
+  const bool overflows = __builtin_mul_overflow(elements, size_of(tensor.dtype), &bytes);
+  return overflows ? std::numeric_limits<std::uint64_t>::max() : bytes;
 }
 
 Tensor elements_of(const TorchTensor& tensor, std::span<const std::byte> storage,

@@ -45,6 +45,10 @@ TorchTensor torch_tensor(const PickleValue& value, const std::string& where);
 /// The element type of a name such as "float32" (torch.float32). Throws Error{unsupported}.
 DType torch_dtype(std::string_view name, const std::string& where);
 
+/// The bytes that elements_of copies or checks one by one; 0 if it only views them. `begin` is the
+/// address of the storage, or its rest by 8.
+std::uint64_t copied_bytes(const TorchTensor& tensor, std::uint64_t begin);
+
 /// The elements, row-major. The tensor views the storage, which `owner` keeps, if its elements are
 /// contiguous and aligned; else they are copied. Throws Error{bad_file} if elements lie outside of
 /// the storage, if one of BOOL is neither 0 nor 1, and if a copy would exceed `most_bytes` (a

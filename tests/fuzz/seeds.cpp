@@ -99,7 +99,7 @@ void torch_seeds(const fs::path& corpus, const fs::path& golden) {
   for (const auto& file : fs::directory_iterator(golden))
     if (file.is_regular_file())
       write(corpus / "torch_file" / file.path().filename(), read(file.path()));
-  for (const char* name : {"sharded", "distributed"})
+  for (const char* name : {"sharded", "sharded_channels", "distributed"})
     write(corpus / "distributed_checkpoint" / name, read(golden / name / ".metadata"));
   using test::pickled_dict, test::PickledTensor, test::torch_file_of;
   write(corpus / "torch_file" / "made",

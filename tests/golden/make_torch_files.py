@@ -108,31 +108,30 @@ def write_distributed():
                                       checkpoint_id=FOLDER / "distributed")
 
 
-def write_sharded():
-    """Parts of one tensor, as several processes write them. One process plans for both."""
+def write_sharded(name, whole, parts):
+    """Parts of one tensor, as several processes write them. One process plans for all."""
     from torch.distributed.checkpoint.metadata import (ChunkStorageMetadata, Metadata, MetadataIndex,
                                                        TensorProperties, TensorStorageMetadata)
     from torch.distributed.checkpoint.filesystem import _StorageInfo
     import io
     import pickle
 
-    folder = FOLDER / "sharded"
+    folder = FOLDER / name
     folder.mkdir()
-    whole = ramp(5, 3)
     chunks, storage = [], {}
-    for rank, rows in enumerate((slice(0, 3), slice(3, 5))):
+    for rank, place in enumerate(parts):
         stream = io.BytesIO()
-        torch.save(whole[rows].clone(), stream)
+        torch.save(whole[place].clone(), stream)
         name = f"__{rank}_0.distcp"
         (folder / name).write_bytes(b"before" + stream.getvalue())
-        offset = torch.Size([rows.start, 0])
-        chunks.append(ChunkStorageMetadata(offset, torch.Size([rows.stop - rows.start, 3])))
+        offset = torch.Size([axis.start for axis in place])
+        chunks.append(ChunkStorageMetadata(offset, whole[place].shape))
         storage[MetadataIndex("net.w", offset, rank)] = _StorageInfo(name, 6, len(stream.getvalue()))
-    tensor = TensorStorageMetadata(TensorProperties(torch.float32), torch.Size([5, 3]), chunks)
+    tensor = TensorStorageMetadata(TensorProperties(torch.float32), whole.shape, chunks)
     metadata = Metadata({"net.w": tensor}, planner_data={"net.w": ("net", "w")}, storage_data=storage)
     (folder / ".metadata").write_bytes(pickle.dumps(metadata))
     # The real reader finds the same tensor.
-    loaded = {"net.w": torch.zeros(5, 3)}
+    loaded = {"net.w": torch.zeros(whole.shape)}
     torch.distributed.checkpoint.load(loaded, checkpoint_id=folder)
     assert torch.equal(loaded["net.w"], whole)
 
@@ -145,4 +144,6 @@ write_dtypes()
 write_views()
 write_training_states()
 write_distributed()
-write_sharded()
+write_sharded("sharded", ramp(5, 3), [(slice(0, 3), slice(0, 3)), (slice(3, 5), slice(0, 3))])
+write_sharded("sharded_channels", ramp(2, 5, 3),
+              [(slice(0, 2), slice(0, 2), slice(0, 3)), (slice(0, 2), slice(2, 5), slice(0, 3))])

@@ -9,6 +9,7 @@
 
 #include "ops/graph/builder.h"
 #include "ops/graph/model_of.h"
+#include "ops/graph/read_graph.h"
 #include "ops/graph/shapes.h"
 #include "ops/nn/network.h"
 #include "runtime/error.h"
@@ -128,6 +129,94 @@ TEST(GraphModel, GivesZeroesToATokenThatSeesNoneAlsoWithDropout) {
       for (const float number : numbers.elements<float>())
         EXPECT_TRUE(std::isfinite(number)) << dropout;
   }
+}
+
+/// A chain of linear layers a, b, c, d, e of which a and c, and b and d share their weight.
+TEST(GraphModel, HasLayersWhoseTiesOverlapInOneBlock) {
+  GraphBuilder builder;
+  builder.graph.input = builder.add_value(
+      {.kind = Value::Kind::input, .name = "x", .shape = {{.per_sample = 1}, fixed(4)}});
+  std::map<std::string, ValueId> weights;
+  for (const char* name : {"one", "two", "own"})
+    weights[name] = builder.add_value(
+        {.kind = Value::Kind::parameter, .name = name, .shape = {fixed(4), fixed(4)}});
+  ValueId at = builder.graph.input;
+  for (const char* weight : {"one", "two", "one", "two", "own"})
+    at = builder.add(Linear{}, {at, weights[weight], {}}, {.name = weight});
+  builder.graph.output = at;
+  const Model model = model_of(std::make_shared<const Graph>(builder.graph), {});
+  ASSERT_EQ(model.blocks.size(), 2u);
+  StateSpec first, second;
+  model.blocks[0]->declare(first);
+  model.blocks[1]->declare(second);
+  ASSERT_EQ(first.parameters().size(), 2u);
+  ASSERT_EQ(second.parameters().size(), 1u);
+  EXPECT_EQ(second.parameters()[0].name, "own");
+}
+
+/// x * scale, and tensors of the state_dict that no node reads: "lost" with another name, "buffer".
+Graph graph_with_constants(float scale) {
+  GraphBuilder builder;
+  Graph& graph = builder.graph;
+  graph.input = builder.add_value(
+      {.kind = Value::Kind::input, .name = "x", .shape = {{.per_sample = 1}, fixed(2)}});
+  const Tensor value = Tensor::from<double>({2}, std::vector<double>{scale, 3});
+  const ValueId factor = builder.add_value({.kind = Value::Kind::constant,
+                                            .name = "scale",
+                                            .dtype = DType::f64,
+                                            .shape = {fixed(2)},
+                                            .constant = value});
+  graph.output = builder.add(Arithmetic{ArithmeticOperation::multiply}, {graph.input, factor},
+                             {.name = "mul"});
+  const Tensor lost = Tensor::from<float>({1}, std::vector{9.0f});
+  graph.constants = {{"scale", value}, {"buffer", lost}};
+  graph.weights.tensors = {{"lost", DType::f32, Shape{1}}};
+  graph.weights.read = [lost](const std::string&) { return lost; };
+  graph.aliases = {{"lost_too", "lost"}};
+  return graph;
+}
+
+StateSpec spec_of(const Graph& graph) {
+  StateSpec spec;
+  for (const auto& block : model_of(std::make_shared<const Graph>(graph), {}).blocks)
+    block->declare(spec);
+  return spec;
+}
+
+TEST(GraphModel, HasAllNamesOfTensorsThatNoNodeReads) {
+  std::map<std::string, float> found;
+  const StateSpec spec = spec_of(graph_with_constants(2));
+  for (const NamedTensor& tensor : named_tensors(spec, *initial_state(spec, DType::f32, 1), false))
+    if (tensor.name != "scale") found[tensor.name] = tensor.tensor.elements<float>()[0];
+  EXPECT_EQ(found, (std::map<std::string, float>{{"buffer", 9}, {"lost", 9}, {"lost_too", 9}}));
+}
+
+TEST(GraphModel, FixesTheConstantsThatNodesRead) {
+  Graph graph = graph_with_constants(2);
+  const auto fixed_names = [](const StateSpec& spec) {
+    std::vector<std::string> names;
+    for (const ConstantSpec& constant : spec.constants())
+      if (constant.fixed) names.push_back(constant.name);
+    return names;
+  };
+  EXPECT_EQ(fixed_names(spec_of(graph)), std::vector<std::string>{"scale"});
+  graph.folds_constants = true;
+  EXPECT_EQ(fixed_names(spec_of(graph)), (std::vector<std::string>{"scale", "buffer"}));
+}
+
+/// Files of weights have the values of tensors with a key; nothing else tells those of literals.
+TEST(GraphDigest, IsOfOperatorsAndOfLiterals) {
+  Graph one = graph_with_constants(2), two = graph_with_constants(5);
+  EXPECT_EQ(digest(one), digest(two));
+  EXPECT_EQ(digest(one).size(), 64u);
+  EXPECT_TRUE(literals(one).empty());
+  one.constants.clear();
+  two.constants.clear();
+  EXPECT_NE(digest(one), digest(two));
+  EXPECT_EQ(operators_in(digest(one)), operators_in(digest(two)));
+  EXPECT_EQ(literals(one), std::vector<std::string>{"scale"});
+  two.nodes[0].operation = Arithmetic{ArithmeticOperation::add};
+  EXPECT_NE(operators_in(digest(one)), operators_in(digest(two)));
 }
 
 }  // namespace

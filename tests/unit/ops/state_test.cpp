@@ -1,5 +1,6 @@
 #include "ops/nn/state.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 
 #include "image_models.h"
 #include "runtime/error.h"
+#include "runtime/tensor/cast.h"
 
 namespace troupe {
 namespace {
@@ -256,6 +258,69 @@ TEST(StateFrom, ReadsOnlyTheTensorsThatItNeeds) {
   EXPECT_EQ(read, needed);
   EXPECT_THROW(state_from(spec, DType::f32, source, 0, {}, true), Error);
   EXPECT_EQ(read.size(), needed.size());  // reported before anything is read
+}
+
+StateSpec spec_with_constants() {
+  StateSpec spec = small_spec();
+  spec.add_constant({"scale", Tensor::from<float>({2}, std::vector{0.1f, 3.0f})});
+  spec.add_constant({"index", Tensor::from<std::int64_t>({2}, std::vector<std::int64_t>{4, 5})});
+  spec.add_constant({"unread", Tensor::from<float>({1}, std::vector{1.0f}), /*fixed=*/false});
+  return spec;
+}
+
+Tensor read_of(const StateSpec& spec, const StatePtr& state, const std::string& name) {
+  return TensorSource::of(named_tensors(spec, *state, false)).read(name);
+}
+
+TEST(StateFrom, TakesTheFilesValueOfAConstantThatNoModuleReads) {
+  const StateSpec spec = spec_with_constants();
+  const StatePtr begun = initial_state(spec, DType::f32, 1);
+  EXPECT_EQ(read_of(spec, begun, "unread").elements<float>()[0], 1.0f);
+  auto named = named_tensors(spec, *begun, false);
+  named.back().tensor = Tensor::from<double>({1}, std::vector{7.0});
+  const StatePtr read = state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true);
+  EXPECT_EQ(read_of(spec, read, "unread").elements<float>()[0], 7.0f);
+  named.pop_back();
+  const StatePtr without = state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true);
+  EXPECT_EQ(read_of(spec, without, "unread").elements<float>()[0], 1.0f);
+}
+
+TEST(StateFrom, RefusesOtherValuesOfConstantsThatModulesReadAndNamesThem) {
+  const StateSpec spec = spec_with_constants();
+  const auto begun = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
+  const std::size_t scale = begun.size() - 3, index = begun.size() - 2;
+  auto other = begun;
+  other[scale].tensor = Tensor::from<float>({2}, std::vector{0.1f, 4.0f});
+  other[index].tensor = Tensor::from<std::int64_t>({2}, std::vector<std::int64_t>{4, 6});
+  for (const bool strict : {true, false})
+    EXPECT_THAT(
+        message_of([&] { state_from(spec, DType::f32, TensorSource::of(other), 0, {}, strict); }),
+        testing::EndsWith("2 with other values than the constants of the graph (scale, "
+                          "index)"));
+  auto shape = begun;
+  shape[scale].tensor = Tensor::zeros(Shape{3});
+  EXPECT_THAT(
+      message_of([&] { state_from(spec, DType::f32, TensorSource::of(shape), 0, {}, true); }),
+      testing::HasSubstr("scale has the shape [3], but in the model [2]"));
+}
+
+TEST(StateFrom, TakesConstantsInThePrecisionOfTheFile) {
+  const StateSpec spec = spec_with_constants();
+  auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
+  Tensor& scale = named[named.size() - 3].tensor;
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f64}) {
+    const Tensor exact = scale;
+    scale = cast(scale, dtype);
+    EXPECT_NO_THROW(state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true));
+    scale = exact;
+  }
+}
+
+TEST(StateFrom, ShowsTenNamesOfEachKind) {
+  StateSpec spec;
+  for (int i = 0; i < 12; ++i) spec.add_parameter(fmt::format("p{}", i), Shape{1}, {});
+  EXPECT_THAT(message_of([&] { state_from(spec, DType::f32, TensorSource::of({}), 0, {}, true); }),
+              testing::HasSubstr("12 missing (p0, p1, p2, p3, p4, p5, p6, p7, p8, p9 and 2 more)"));
 }
 
 TEST(StateFrom, RefusesACounterThatIsNoInteger) {

@@ -102,5 +102,24 @@ TEST(SimilarName, IsANameWithAnotherPrefixOrASlip) {
   EXPECT_EQ(similar_name("a", {}), "");
 }
 
+using Names = std::vector<std::string_view>;
+
+TEST(SimilarName, IsTheOnlyNameWithTheSameEnd) {
+  const Names here = {"head.weight", "head.bias"}, there = {"classifier.weight", "classifier.bias"};
+  EXPECT_EQ(similar_name("head.weight", there, here), "classifier.weight");
+  EXPECT_EQ(similar_name("head.bias", there, here), "classifier.bias");
+  EXPECT_EQ(similar_name("classifier.bias", here, there), "head.bias");
+  const Names layers = {"mlp.0.weight", "mlp.2.weight"},
+              others = {"out.a.0.weight", "out.a.2.weight"};
+  EXPECT_EQ(similar_name("mlp.2.weight", others, layers), "out.a.2.weight");
+}
+
+TEST(SimilarName, IsNoneOfSeveralWithTheSameEnd) {
+  const Names one = {"head.weight"}, two = {"classifier.weight", "embedding.weight"};
+  EXPECT_EQ(similar_name("head.weight", two, one), "");
+  EXPECT_EQ(similar_name("embedding.weight", one, two), "");
+  EXPECT_EQ(similar_name("head.weight", Names{"xweight", "classifier.bias"}, one), "");
+}
+
 }  // namespace
 }  // namespace troupe

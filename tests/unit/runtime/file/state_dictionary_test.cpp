@@ -36,6 +36,8 @@ TEST(StateDictionaryChoice, LeavesOptimizersOut) {
   EXPECT_EQ(
       find({{.children = {{"optimizer", 1}, {"optim_state", 1}, {"student", 2}}}, state, state}),
       2u);
+  for (const char* key : {"scheduler", "lr_scheduler", "scheduler_state"})
+    EXPECT_EQ(find({{.children = {{key, 1}, {"student", 2}}}, state, state}), 2u) << key;
   expect_error(ErrorCode::bad_file, {"no dictionary of tensors"}, [] {
     find({{.children = {{"optimizer", 1}}}, state});
   });

@@ -181,6 +181,45 @@ TEST(DistributedCheckpoint, PutsPartsTogether) {
     EXPECT_EQ(tensor.elements<float>()[i], static_cast<float>(i) + 0.5f) << i;
 }
 
+/// As of a convolution whose input channels are divided.
+TEST(DistributedCheckpoint, PutsPartsOfAMiddleAxisTogether) {
+  const TorchWeights weights = open_distributed_checkpoint(golden("sharded_channels"));
+  const Tensor tensor = read(weights, "w");
+  ASSERT_EQ(tensor.shape(), (Shape{2, 5, 3}));
+  for (std::size_t i = 0; i < 30; ++i)
+    EXPECT_EQ(tensor.elements<float>()[i], static_cast<float>(i) + 0.5f) << i;
+}
+
+/// The second part is at row 3 of 5. At row 2 or 0 it covers rows of the first, and row 4 lacks.
+TEST(DistributedCheckpoint, RefusesPartsThatOverlap) {
+  const std::string text = test::read_text(golden("sharded") / ".metadata");
+  for (const char row : {2, 0}) {
+    const test::TemporaryFolder folder;
+    std::filesystem::copy(golden("sharded"), folder / "c");
+    std::string changed = text;
+    const std::string before("K\3K\0\x86", 5);
+    for (std::size_t at = changed.find(before); at != changed.npos; at = changed.find(before, at))
+      changed[at + 1] = row;
+    ASSERT_NE(changed, text);
+    test::write_text(folder / "c" / ".metadata", changed);
+    expect_error(ErrorCode::bad_file, {row == 2 ? "its parts overlap" : "part"},
+                 [&] { (void)open_distributed_checkpoint(folder / "c").tensors.read("w"); });
+  }
+}
+
+/// The second part is in the second file.
+TEST(DistributedCheckpoint, RefusesPartsOfTheSameBytes) {
+  const test::TemporaryFolder folder;
+  std::filesystem::copy(golden("sharded"), folder / "c");
+  std::string changed = test::read_text(golden("sharded") / ".metadata");
+  const std::size_t at = changed.find("__1_0.distcp");
+  ASSERT_NE(at, changed.npos);
+  changed[at + 2] = '0';
+  test::write_text(folder / "c" / ".metadata", changed);
+  expect_error(ErrorCode::bad_file, {"more bytes than its files, which have 1583"},
+               [&] { open_distributed_checkpoint(folder / "c"); });
+}
+
 TEST(DistributedCheckpoint, RefusesOneWithoutAllOfItsFiles) {
   const test::TemporaryFolder folder;
   std::filesystem::copy(golden("sharded"), folder / "c");

@@ -51,6 +51,28 @@ TEST(HostileTorchFile, RunsNoCode) {
   expect_refused(tensor, {"tensor 'w'", "its elements are system"}, ErrorCode::unsupported);
 }
 
+/// Each one is as large as the file.
+TEST(HostileTorchFile, RefusesManyTransposedViewsOfOneStorage) {
+  PickledTensor view{.key = "1", .count = 512 * 512, .shape = {512, 512}, .strides = {1, 512}};
+  const MadeMember storage{"f/data/1", std::string(512 * 512 * 4, '\0')};
+  const auto file_with = [&](int views, std::size_t padding = 0) {
+    std::vector<std::pair<std::string, std::string>> items{{std::string(padding, 'p'), "N"}};
+    for (int i = 0; i < views; ++i) items.emplace_back("w" + std::to_string(i), view.text());
+    return torch_file_of(pickled_dict(items), {storage});
+  };
+  EXPECT_EQ(parse(file_with(200)).tensors.tensors.size(), 200u);
+  expect_error(ErrorCode::bad_file,
+               {"its 300 tensors are views of the same memory", "16 times", "contiguous()"},
+               [&] { parse(file_with(300)); });
+  view.strides = {512, 1};  // which needs no copy where the storage is aligned
+  int read = 0;
+  for (std::size_t padding = 0; padding < 4; ++padding) try {
+      read += parse(file_with(300, padding)).tensors.tensors.size() == 300 ? 1 : 0;
+    } catch (const Error&) {
+    }
+  EXPECT_EQ(read, 1);
+}
+
 TEST(HostileTorchFile, RefusesStoragesThatAreNotThere) {
   PickledTensor tensor;
   tensor.key = "1";
