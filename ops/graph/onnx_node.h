@@ -41,6 +41,9 @@ class NodeView {
   std::string module() const;  ///< "layer1.0.conv1"; empty if the file does not say
   bool has_module() const;     ///< whether the file says it; the model itself is ""
   std::string source() const;  ///< "net.py, line 12"; empty if the file does not say
+  /// The arguments that PyTorch gave its operator of this name ("embedding.default"), as it notes
+  /// them: "%p_e_weight", "%x", "10". Empty if the file does not say.
+  std::vector<std::string> noted_arguments(std::string_view torch_operator) const;
 
   int input_count() const { return node_->input_size(); }
   int output_count() const { return node_->output_size(); }
