@@ -34,7 +34,9 @@ BlockModule::BlockModule(std::shared_ptr<const Graph> graph, GraphBlock block,
 void BlockModule::count_uses() {
   for (const Step& step : block_.steps)
     for (const ValueId input : step.inputs(*graph_))
-      if (graph_->value(input).kind == Value::Kind::parameter) ++uses_[input];
+      if (graph_->value(input).kind == Value::Kind::parameter ||
+          graph_->value(input).kind == Value::Kind::buffer)
+        ++uses_[input];
 }
 
 void BlockModule::check_shared() const {
@@ -43,14 +45,14 @@ void BlockModule::check_shared() const {
     const bool needs_own = std::holds_alternative<Convolution>(node.operation) ||
                            std::holds_alternative<BatchNorm>(node.operation) ||
                            std::holds_alternative<LayerNorm>(node.operation);
-    for (std::size_t i = 1; needs_own && i < std::min<std::size_t>(3, node.inputs.size()); ++i)
+    for (std::size_t i = 1; needs_own && i < node.inputs.size(); ++i)
       if (node.inputs[i].index >= 0 && !is_own(node.inputs[i]))
-        throw Error(
-            ErrorCode::unsupported,
-            fmt::format("{} of {} ({}) shares {} with another layer", name_of(node.operation),
-                        node.module, node.source, graph_->value(node.inputs[i]).name),
-            "give each of these layers parameters of its own; linear layers and embeddings "
-            "can share theirs");
+        throw Error(ErrorCode::unsupported,
+                    fmt::format("{} of {} ({}) shares {} with another layer, or is called twice",
+                                name_of(node.operation), node.module, node.source,
+                                graph_->value(node.inputs[i]).name),
+                    "give each of these layers and calls parameters of its own; linear layers and "
+                    "embeddings can share theirs");
   }
 }
 

@@ -43,7 +43,7 @@ class BlockModule final : public nn::Module {
   GraphModelOptions options_;
   bool first_;
   std::vector<std::string> untouched_;
-  std::map<ValueId, int> uses_;  ///< of parameters, in this block
+  std::map<ValueId, int> uses_;  ///< of parameters and buffers, in this block
   std::map<ValueId, ParameterIndex> parameters_;
   std::map<ValueId, BufferIndex> buffers_;
   std::map<std::size_t, std::unique_ptr<LayerKernel>> kernels_;  ///< by node; made by a pass

@@ -75,8 +75,9 @@ struct Arithmetic {  // a, b; shapes are broadcast
 struct Affine {  // x; x * factor + offset
   double factor = 1.0, offset = 0.0;
 };
-struct Matmul {};   // a [..., m, k], b [..., k, n]; outer axes are broadcast
-struct Attention {  // q, k, v [..., tokens, features], [mask]; scaled dot-product attention
+struct Matmul {};  // a [..., m, k], b [..., k, n]; outer axes are broadcast
+/// Scaled dot-product attention. The mask is added to the scores; it may be trained or computed.
+struct Attention {  // q, k, v [..., tokens, features], [mask]
   bool causal = false;
   double scale = 0.0;
   double dropout = 0.0;  ///< probability that a weight of a value is 0; training only
@@ -136,6 +137,9 @@ struct Node {
   std::string module;  ///< path of the module that it belongs to, such as "layer1.0.conv1"
   std::string source;  ///< line of Python, for messages; may be empty
 };
+
+/// Of all constants together that the nodes of a file make: a few bytes can ask for any number.
+constexpr std::int64_t most_made_elements = std::int64_t{1} << 24;
 
 /// A key of the state_dict with the tensor of another key.
 struct Alias {

@@ -32,13 +32,9 @@ class JsonAccess {
     if (found == value_->end()) fail(fmt::format("'{}' is missing", key));
     return {*found, place(key)};
   }
-  std::vector<JsonAccess> items() const {
-    if (!value_->is_array()) fail("a list is expected");
-    std::vector<JsonAccess> result;
-    for (std::size_t i = 0; i < value_->size(); ++i)
-      result.emplace_back((*value_)[i], fmt::format("{}[{}]", where_, i));
-    return result;
-  }
+  /// The items of a list, made one by one: a list may be as long as its file.
+  class Items;
+  Items items() const;
   std::vector<std::pair<std::string, JsonAccess>> members() const {
     if (!value_->is_object()) fail("an object is expected");
     std::vector<std::pair<std::string, JsonAccess>> result;
@@ -86,5 +82,40 @@ class JsonAccess {
   const nlohmann::json* value_;
   std::string where_;
 };
+
+class JsonAccess::Items {
+ public:
+  class Iterator {
+   public:
+    Iterator(const Items& items, std::size_t at) : items_(&items), at_(at) {}
+    JsonAccess operator*() const { return (*items_)[at_]; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    const Items* items_;
+    std::size_t at_;
+  };
+
+  explicit Items(JsonAccess list) : list_(std::move(list)) {}
+  std::size_t size() const { return list_.value_->size(); }
+  bool empty() const { return size() == 0; }
+  JsonAccess operator[](std::size_t i) const {
+    return {(*list_.value_)[i], fmt::format("{}[{}]", list_.where_, i)};
+  }
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, size()}; }
+
+ private:
+  JsonAccess list_;
+};
+
+inline JsonAccess::Items JsonAccess::items() const {
+  if (!value_->is_array()) fail("a list is expected");
+  return Items(*this);
+}
 
 }  // namespace troupe::graph

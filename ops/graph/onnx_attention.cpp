@@ -111,6 +111,14 @@ ValueId add_attention(Call& call, ValueId q, ValueId k, ValueId v, const Numbers
                   inputs);
 }
 
+ValueId add_attention(Call& call, ValueId q, ValueId k, ValueId v, ValueId mask, bool causal,
+                      double scale) {
+  if (!is_floating(call.at(mask).dtype))
+    call.refuse("its mask is computed, and not of floating-point numbers");
+  return call.add(Attention{.causal = causal, .scale = exact_scale(scale, call.shape(q))},
+                  {q, k, v, mask});
+}
+
 std::optional<ValueId> as_attention(Call& call, ValueId weights, ValueId values) {
   double dropout = 0.0;
   if (const auto* drops = call.producer_as<Dropout>(weights); drops && drops->drawn_axes == 0) {

@@ -49,6 +49,8 @@ ValueId Call::value(int index) {
     refuse(fmt::format("it reads the random numbers '{}', which are read as a part of Dropout only",
                        printable(input(index))));
   if (found.value.index < 0) damaged(fmt::format("its input {} is a sequence", index + 1));
+  if (at(found.value).kind == Value::Kind::buffer)
+    refuse(fmt::format("it reads the running statistic '{}'", printable(input(index))));
   return found.value;
 }
 

@@ -114,9 +114,12 @@ std::optional<ValueId> as_attention(Call& call, ValueId scores, ValueId values);
 constexpr double as_good_as_minus_infinity = -1e9;
 /// An additive mask of Attention: minus infinity where a mask of truth values is false.
 Numbers additive_mask(Call& call, const Numbers& mask);
-/// Adds attention with a mask, which is left out where it is the causal one.
+/// Adds attention with a known mask, which is left out where it is the causal one.
 ValueId add_attention(Call& call, ValueId q, ValueId k, ValueId v, const Numbers* mask, bool causal,
                       double scale, double dropout = 0.0);
+/// The same with a mask that is trained or computed.
+ValueId add_attention(Call& call, ValueId q, ValueId k, ValueId v, ValueId mask, bool causal,
+                      double scale);
 
 /// Builds the graph of a file.
 class Import {

@@ -271,10 +271,13 @@ void attention(Call& call) {
     call.refuse("only attention over [batch, heads, tokens, features] without a cache is read");
   if (call.real("softcap", 0) != 0) call.refuse("its scores have a limit (softcap)");
   const double features = static_cast<double>(std::max<std::int64_t>(1, call.shape(q)[3].fixed));
+  const bool causal = call.integer("is_causal", 0) != 0;
+  const double scale = call.real("scale", 1.0 / std::sqrt(features));
+  if (call.has_input(3) && !call.is_known(3))
+    return call.give(add_attention(call, q, k, v, call.value(3), causal, scale));
   std::optional<Numbers> mask;
   if (call.has_input(3)) mask = additive_mask(call, call.needed_numbers(3));
-  call.give(add_attention(call, q, k, v, mask ? &*mask : nullptr, call.integer("is_causal", 0) != 0,
-                          call.real("scale", 1.0 / std::sqrt(features))));
+  call.give(add_attention(call, q, k, v, mask ? &*mask : nullptr, causal, scale));
 }
 
 constexpr NamedHandler handlers[] = {

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "ops/graph/onnx_import.h"
 #include "ops/graph/onnx_shape_rules.h"
+#include "runtime/text.h"
 
 namespace troupe::graph::onnx {
 namespace {
@@ -163,6 +165,21 @@ bool are_consecutive(const std::vector<std::int64_t>& numbers) {
   return !numbers.empty();
 }
 
+/// Gather knows no row of padding, but PyTorch notes what its operator was given.
+Embedding embedding_of(const Call& call, std::int64_t rows) {
+  const std::vector<std::string> noted = call.noted_arguments("embedding.default");
+  if (noted.size() > 3 && noted[3] == "True") call.refuse("scale_grad_by_freq=True");
+  std::int64_t row = -1;
+  if (noted.size() > 2) {
+    const char* const end = noted[2].data() + noted[2].size();
+    const auto [read_to, error] = std::from_chars(noted[2].data(), end, row);
+    if (error != std::errc() || read_to != end || row < -1 || row >= rows)
+      call.damaged(
+          fmt::format("its padding_idx is '{}' in a table of {} rows", printable(noted[2]), rows));
+  }
+  return {.padding_row = row};
+}
+
 /// x[:, 0] and x[:, 2:4] for data; rows of a table for indices.
 void gather(Call& call) {
   const ValueId x = call.value(0);
@@ -170,7 +187,7 @@ void gather(Call& call) {
   const bool is_table =
       call.shape(x).size() == 2 && axis == 0 && call.at(x).kind == Value::Kind::parameter;
   if (is_table && !(call.is_known(1) && call.numbers(1)->shape.rank() == 0))
-    return call.give(call.add(Embedding{}, {x, call.value(1)}));
+    return call.give(call.add(embedding_of(call, call.shape(x)[0].fixed), {x, call.value(1)}));
   const Numbers& which = call.needed_numbers(1);
   const Size& size = call.shape(x)[static_cast<std::size_t>(axis)];
   if (!is_fixed(size)) call.refuse("it selects samples of the batch");

@@ -145,6 +145,24 @@ std::string NodeView::metadata(std::string_view key) const {
   return "";
 }
 
+std::vector<std::string> NodeView::noted_arguments(std::string_view torch_operator) const {
+  // "%e : [num_users=1] = call_function[target=torch.ops.aten.NAME](args = (%w, %x, 10), kwargs =
+  // …"
+  const std::string note = metadata("pkg.torch.onnx.fx_node");
+  const std::string begin = fmt::format("aten.{}](args = (", torch_operator);
+  std::vector<std::string> arguments;
+  auto at = note.find(begin);
+  if (at == note.npos) return arguments;
+  at += begin.size();
+  const auto end = std::min(note.find(')', at), note.size());
+  while (at < end) {
+    const auto comma = std::min(note.find(", ", at), end);
+    arguments.push_back(note.substr(at, comma - at));
+    at = comma + 2;
+  }
+  return arguments;
+}
+
 std::string NodeView::where() const {
   std::string text =
       fmt::format("{}: node '{}' ({})", *origin_, printable(name()), printable(operation()));

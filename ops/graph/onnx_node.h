@@ -48,6 +48,9 @@ class NodeView {
   /// Whether the file says that a batch norm was exported in evaluation mode: by an attribute
   /// (dynamo=False), or by PyTorch's name of the operator.
   bool is_for_inference() const;
+  /// The arguments that PyTorch gave its operator of this name ("embedding.default"), as it notes
+  /// them: "%p_e_weight", "%x", "10". Empty if the file does not say.
+  std::vector<std::string> noted_arguments(std::string_view torch_operator) const;
 
   int input_count() const { return node_->input_size(); }
   int output_count() const { return node_->output_size(); }

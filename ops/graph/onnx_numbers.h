@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "ops/graph/graph.h"
 #include "ops/graph/onnx_node.h"
 #include "ops/graph/size_arithmetic.h"
 
@@ -35,7 +36,7 @@ class Budget {
  private:
   void check(const NodeView& node, std::int64_t elements) const;
 
-  std::int64_t left_ = std::int64_t{1} << 24;
+  std::int64_t left_ = most_made_elements;
 };
 
 /// The elements of a tensor of the file. Scalars are read as shortest_decimal if they are f32.

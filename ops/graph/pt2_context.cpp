@@ -23,7 +23,14 @@ ValueId Pt2Context::value(const JsonAccess& json) {
         fmt::format("it reads {}, whose memory an operation has overwritten through "
                     "a view",
                     name)};
-  if (const auto found = names_.find(name); found != names_.end()) return found->second;
+  if (counters_.contains(name))
+    throw LacksOperator{fmt::format("it reads {}, which the model counts up", name)};
+  if (const auto found = names_.find(name); found != names_.end()) {
+    const ValueId id = found->second;
+    if (id.index >= 0 && builder.graph.value(id).kind == Value::Kind::buffer)
+      throw LacksOperator{fmt::format("it reads the running statistic {}", name)};
+    return id;
+  }
   if (!entries_.contains(name)) json.fail(fmt::format("no node before it makes '{}'", name));
   return enter(name, false);
 }
@@ -49,8 +56,11 @@ const std::string& Pt2Context::canonical(const Pt2Tensor& tensor) const {
 ValueId Pt2Context::enter(const std::string& name, bool as_buffer) {
   const Entry& entry = entries_.at(name);
   const Pt2Tensor& tensor = *entry.tensor;
-  if (entry.kind != Entry::Kind::parameter && !as_buffer)
-    return names_[name] = constant(tensor.name, file_->read(tensor));
+  if (entry.kind != Entry::Kind::parameter && !as_buffer) {
+    const auto [known, is_new] = stored_.try_emplace(tensor.elements());
+    if (is_new) known->second = constant(tensor.name, file_->read(tensor));
+    return names_[name] = known->second;
+  }
   const std::string key = canonical(tensor);
   if (const auto known = by_key_.find(key); known != by_key_.end())
     return names_[name] = known->second;
@@ -75,6 +85,16 @@ ValueId Pt2Context::constant(std::string name, Tensor tensor) {
        .dtype = tensor.dtype() == DType::boolean ? DType::boolean : converted.dtype(),
        .shape = sizes_of(tensor.shape()),
        .constant = std::move(converted)});
+}
+
+void Pt2Context::take_made(std::int64_t elements) {
+  if (elements > made_left_)
+    throw LacksOperator{
+        fmt::format("it makes {} elements; of {} for all constants of a file, {} are "
+                    "left",
+                    elements, most_made_elements, made_left_),
+        "make large constants buffers of the module"};
+  made_left_ -= elements;
 }
 
 void Pt2Context::share(const std::string& input, const std::string& output) {
@@ -120,10 +140,14 @@ DType Pt2Context::stated_dtype(const std::string& name) const {
   return dtype_of_number(graph_.at("tensor_values").at(name.c_str()));
 }
 
-bool Pt2Context::is_counter(const std::string& name) const {
+bool Pt2Context::counts_up(const std::string& name, const std::string& output) {
   const auto entry = entries_.find(name);
-  return entry != entries_.end() && entry->second.kind == Entry::Kind::buffer &&
-         entry->second.tensor->dtype == DType::i64 && entry->second.tensor->shape.rank() == 0;
+  const bool is_counter = entry != entries_.end() && entry->second.kind == Entry::Kind::buffer &&
+                          entry->second.tensor->dtype == DType::i64 &&
+                          entry->second.tensor->shape.rank() == 0;
+  if (!counters_.contains(name) && (!is_counter || names_.contains(name))) return false;
+  counters_.insert({name, output});
+  return true;
 }
 
 std::string Pt2Context::read_signature() {
@@ -237,6 +261,7 @@ void Pt2Context::add_weights() {
           entry.kind == Entry::Kind::parameter && is_floating(entry.tensor->dtype))
         if (!names_.contains(name)) enter(name, false);
   std::set<std::string> counters;
+  std::map<std::string, Tensor> constants;  // tied ones are read once
   for (const Node& node : graph.nodes)
     if (const auto* norm = std::get_if<BatchNorm>(&node.operation)) counters.insert(norm->counter);
   for (const auto& [name, tensor] : file_->weights()) {
@@ -245,7 +270,9 @@ void Pt2Context::add_weights() {
     } else if (const std::string& of = canonical(tensor); by_key_.contains(of)) {
       graph.aliases.push_back({name, of});
     } else {
-      graph.constants.push_back({name, file_->read(tensor)});
+      auto& constant = constants[of];
+      if (!constant.defined()) constant = file_->read(tensor);
+      graph.constants.push_back({name, constant});
     }
   }
   graph.weights.read = [file = file_](const std::string& name) {

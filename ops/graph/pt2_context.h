@@ -34,7 +34,8 @@ class Pt2Context {
   explicit Pt2Context(std::shared_ptr<const Pt2File> file);
 
   GraphBuilder builder;
-  std::map<ValueId, Pt2Mask> masks;  ///< by ids below those of values
+  std::map<ValueId, Pt2Mask> masks;           ///< by ids below those of values
+  std::map<ValueId, ValueId> additive_masks;  ///< by masks of truth values
 
   /// The value that a name means now. Throws Error{bad_file} for unknown names, and LacksOperator
   /// for one whose memory was overwritten through a view.
@@ -55,9 +56,14 @@ class Pt2Context {
   Sizes stated_shape(const std::string& name) const;
   DType stated_dtype(const std::string& name) const;
 
-  /// Whether this is the name of a counter such as num_batches_tracked.
-  bool is_counter(const std::string& name) const;
+  /// Whether this is the name of a counter such as num_batches_tracked, which no node has read. If
+  /// so, `output` is its name from now on, and no node can read it.
+  bool counts_up(const std::string& name, const std::string& output);
+  /// A new constant, widened.
   ValueId constant(std::string name, Tensor tensor);
+  /// For a node that makes a constant. Throws LacksOperator once the nodes of the file ask for more
+  /// than most_made_elements.
+  void take_made(std::int64_t elements);
 
   /// Reads the signature: parameters, buffers, literals, the input. Returns the output's name.
   std::string read_signature();
@@ -87,8 +93,11 @@ class Pt2Context {
   std::vector<std::string> order_;                ///< of entries_ in the signature
   std::map<std::string, ValueId> names_;
   std::map<std::string, ValueId> by_key_;      ///< parameters and buffers, by state_dict key
+  std::map<std::string, ValueId> stored_;      ///< constants of the file, by Pt2Tensor::elements
   std::map<std::string, std::string> memory_;  ///< which name's memory a name shares
   std::set<std::string> stale_;
+  std::int64_t made_left_ = most_made_elements;
+  std::set<std::string> counters_;  ///< their names, also those after they were counted up
 };
 
 }  // namespace troupe::graph

@@ -52,11 +52,16 @@ Affine affine(ArithmeticOperation operation, double number) {
   return {};
 }
 
+/// A number in place of a tensor: of torch.div(1.0, x).
+ValueId scalar(const Pt2Node& node, double number) {
+  return node.context().constant(node.origin().name, Tensor::from<double>({}, {&number, 1}));
+}
+
 template <ArithmeticOperation operation>
 void arithmetic(const Pt2Node& node) {
   if (give_masked(node, operation)) return;
   if (node.has("rounding_mode")) throw LacksOperator{"it rounds its quotient"};
-  const ValueId a = self(node);
+  const ValueId a = node.is_tensor("self") ? self(node) : scalar(node, node.number("self"));
   const double alpha = node.number("alpha", 1.0);
   if (!node.is_tensor("other"))
     return node.give(node.add(affine(operation, node.number("other") * alpha), {a}));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "ops/graph/json_access.h"
 #include "runtime/error.h"
@@ -15,7 +16,11 @@ namespace troupe::graph {
 
 namespace {
 
-constexpr std::uint64_t most_json_bytes = std::uint64_t{1} << 30;
+// torchvision's largest model has 4.5 MB of JSON. PyTorch stores it; when packed it takes a
+// fortieth, and parsed up to thirty times as much. So a packed text is bounded by the first number,
+// a stored one by its file and the second.
+constexpr std::uint64_t most_unpacked_json = std::uint64_t{16} << 20;
+constexpr std::uint64_t most_json = std::uint64_t{256} << 20;
 constexpr std::int64_t schema = 8;
 
 std::vector<std::int64_t> integers(const JsonAccess& list) {
@@ -75,11 +80,6 @@ std::string stem_of(const ZipArchive& archive, const std::string& origin) {
   return {};
 }
 
-nlohmann::json document(const ZipArchive& archive, const std::string& member) {
-  return parse_json(archive.content(archive.at(member), most_json_bytes).text(),
-                    fmt::format("{} in {}", member, archive.origin()));
-}
-
 }  // namespace
 
 /// PyTorch's numbers of element types.
@@ -117,6 +117,34 @@ std::string Pt2Tensor::elements() const {
                      fmt::join(strides, ","), offset);
 }
 
+nlohmann::json Pt2File::document(const std::string& name) const {
+  const ZipMember& member = archive_.at(name);
+  const std::uint64_t most = std::min(most_json, std::max(most_unpacked_json, member.packed_size));
+  return parse_json(archive_.content(member, most).text(),
+                    fmt::format("{} in {}", name, archive_.origin()));
+}
+
+/// Views of the same bytes, and payloads packed far below their size, cost more memory than they
+/// take in the file.
+void Pt2File::check_memory() const {
+  std::uint64_t bytes = 0, most = std::uint64_t{64} << 20;
+  for (const ZipMember& member : archive_.members()) most += 4 * member.packed_size;
+  std::set<std::string> seen;
+  for (const auto* tensors : {&weights_, &constants_})
+    for (const auto& [name, tensor] : *tensors) {
+      if (!seen.insert(tensor.elements()).second) continue;
+      bytes += static_cast<std::uint64_t>(tensor.shape.element_count()) * size_of(tensor.dtype);
+      const std::uint64_t needed = std::max(bytes, archive_.at(tensor.payload).size);
+      if (needed <= most) continue;
+      throw Error(
+          ErrorCode::bad_file,
+          fmt::format("{}: its tensors up to '{}' need {} bytes; at most {} are possible in a "
+                      "file of this size",
+                      origin_, printable(name), needed, most),
+          "export the model again, with tensors that do not share memory");
+    }
+}
+
 Pt2File::Pt2File(ZipArchive archive, std::string origin)
     : archive_(std::move(archive)), origin_(std::move(origin)) {
   stem_ = stem_of(archive_, origin_);
@@ -124,7 +152,7 @@ Pt2File::Pt2File(ZipArchive archive, std::string origin)
     if (archive_.content(*order, 16).text().starts_with("big"))
       throw Error(ErrorCode::bad_file, fmt::format("{} has big-endian numbers", origin_),
                   "export the model on a little-endian machine");
-  model_ = document(archive_, stem_ + "models/model.json");
+  model_ = document(stem_ + "models/model.json");
   const JsonAccess version = JsonAccess(model_, origin_).at("schema_version");
   const std::int64_t major = version.at("major").integer();
   if (major != schema)
@@ -135,6 +163,7 @@ Pt2File::Pt2File(ZipArchive archive, std::string origin)
                 "export the model with PyTorch 2.15, or as ONNX");
   weights_ = read_config("data/weights/", "model_weights_config.json");
   constants_ = read_config("data/constants/", "model_constants_config.json");
+  check_memory();
 }
 
 Pt2File Pt2File::open(const std::filesystem::path& path) {
@@ -150,7 +179,7 @@ std::map<std::string, Pt2Tensor> Pt2File::read_config(const std::string& folder,
   std::map<std::string, Pt2Tensor> result;
   const std::string member = stem_ + folder + file;
   if (!archive_.find(member)) return result;
-  const nlohmann::json json = document(archive_, member);
+  const nlohmann::json json = document(member);
   const JsonAccess config = JsonAccess(json, origin_).at("config");
   for (const auto& [name, entry] : config.members()) {
     const JsonAccess meta = entry.at("tensor_meta");
@@ -165,6 +194,9 @@ std::map<std::string, Pt2Tensor> Pt2File::read_config(const std::string& folder,
         .strides = integers(meta.at("strides")),
         .offset = meta.at("storage_offset").at("as_int").integer()};
     const std::vector<std::int64_t> sizes = integers(meta.at("sizes"));
+    if (sizes.size() > Shape::max_rank)
+      meta.fail(fmt::format("its tensor has {} axes; at most {} are possible", sizes.size(),
+                            Shape::max_rank));
     tensor.shape = Shape(std::span<const std::int64_t>(sizes));
     check_extent(meta, tensor, archive_.at(tensor.payload).size);
     result.emplace(name, std::move(tensor));
@@ -183,7 +215,8 @@ Tensor Pt2File::read(const Pt2Tensor& tensor) const {
                              .strides = tensor.strides};
   const Tensor result = elements_of(elements, content.bytes, content.owner, member.size,
                                     fmt::format("{} in {}", tensor.name, origin_));
-  return content.owner ? result : result.clone();  // a view needs an owner
+  // A view needs an owner, and would keep all of an unpacked member.
+  return content.owner && member.is_stored() ? result : result.clone();
 }
 
 }  // namespace troupe::graph

@@ -48,11 +48,14 @@ class Pt2File {
   const std::map<std::string, Pt2Tensor>& weights() const { return weights_; }
   /// Literals and other buffers, by name.
   const std::map<std::string, Pt2Tensor>& constants() const { return constants_; }
-  /// A row-major copy, or a view of the mapped file where it is one already.
+  /// A row-major copy, or a view of the mapped file where it is one already. Together the different
+  /// tensors have at most four times the bytes of the archive, and 64 MiB.
   Tensor read(const Pt2Tensor& tensor) const;
 
  private:
   Pt2File(ZipArchive archive, std::string origin);
+  nlohmann::json document(const std::string& member) const;
+  void check_memory() const;
   std::map<std::string, Pt2Tensor> read_config(const std::string& folder,
                                                const std::string& file) const;
 

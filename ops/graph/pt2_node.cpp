@@ -78,7 +78,18 @@ const JsonAccess* Pt2Node::find(std::string_view name) const {
 
 const JsonAccess& Pt2Node::at(std::string_view name) const {
   if (const JsonAccess* found = find(name)) return *found;
+  for (const auto& [known, none] : arguments_)
+    if (known == name) throw LacksOperator{fmt::format("its argument {} is None", name)};
   json_.fail(fmt::format("the argument '{}' is missing", name));
+}
+
+/// PyTorch's operators take several kinds of arguments, such as a number for a tensor.
+JsonAccess Pt2Node::at(std::string_view name, const char* kind) const {
+  const JsonAccess& argument = at(name);
+  if (argument.has(kind)) return argument.at(kind);
+  const auto plain = [](std::string_view text) { return text.substr(text.starts_with("as_") * 3); };
+  throw LacksOperator{fmt::format("its argument {} is of the kind {}, not {}", name,
+                                  printable(plain(argument.choice().first)), plain(kind))};
 }
 
 bool Pt2Node::has(std::string_view name) const { return find(name) != nullptr; }
@@ -88,7 +99,7 @@ bool Pt2Node::is_tensor(std::string_view name) const {
 }
 
 ValueId Pt2Node::value_or_mask(std::string_view name) const {
-  return context_.value(at(name).at("as_tensor"));
+  return context_.value(at(name, "as_tensor"));
 }
 
 ValueId Pt2Node::value(std::string_view name) const {
@@ -104,30 +115,27 @@ ValueId Pt2Node::optional_value(std::string_view name) const {
 
 std::vector<ValueId> Pt2Node::values(std::string_view name) const {
   std::vector<ValueId> result;
-  for (const JsonAccess& item : at(name).at("as_tensors").items())
+  for (const JsonAccess& item : at(name, "as_tensors").items())
     result.push_back(context_.value(item));
   return result;
 }
 
 ValueId Pt2Node::buffer(std::string_view name) const {
   if (!is_tensor(name)) throw LacksOperator{"it keeps no running statistics"};
-  return context_.buffer(at(name).at("as_tensor"));
+  return context_.buffer(at(name, "as_tensor"));
 }
 
 const std::string& Pt2Node::name_of(std::string_view name) const {
-  return at(name).at("as_tensor").at("name").text();
+  return at(name, "as_tensor").at("name").text();
 }
 
 std::int64_t Pt2Node::integer(std::string_view name, std::optional<std::int64_t> otherwise) const {
   if (otherwise && !has(name)) return *otherwise;
-  const JsonAccess& argument = at(name);
-  if (argument.has("as_sym_int")) {
-    const Size size = context_.symbol(argument.at("as_sym_int"));
-    if (size.per_sample != 0)
-      throw LacksOperator{fmt::format("its argument {} depends on the size of the batch", name)};
-    return size.fixed;
-  }
-  return argument.at("as_int").integer();
+  if (!at(name).has("as_sym_int")) return at(name, "as_int").integer();
+  const Size size = context_.symbol(at(name, "as_sym_int"));
+  if (size.per_sample != 0)
+    throw LacksOperator{fmt::format("its argument {} depends on the size of the batch", name)};
+  return size.fixed;
 }
 
 double Pt2Node::number(std::string_view name, std::optional<double> otherwise) const {
@@ -139,18 +147,17 @@ double Pt2Node::number(std::string_view name, std::optional<double> otherwise) c
 }
 
 bool Pt2Node::boolean(std::string_view name, bool otherwise) const {
-  return has(name) ? at(name).at("as_bool").boolean() : otherwise;
+  return has(name) ? at(name, "as_bool").boolean() : otherwise;
 }
 
 std::string Pt2Node::text(std::string_view name, std::string_view otherwise) const {
-  return has(name) ? at(name).at("as_string").text() : std::string(otherwise);
+  return has(name) ? at(name, "as_string").text() : std::string(otherwise);
 }
 
 std::vector<std::int64_t> Pt2Node::integers(std::string_view name,
                                             std::vector<std::int64_t> otherwise) const {
   if (!has(name)) return otherwise;
-  const JsonAccess& argument = at(name);
-  if (argument.has("as_int")) return {argument.at("as_int").integer()};
+  if (at(name).has("as_int")) return {at(name, "as_int").integer()};
   std::vector<std::int64_t> result;
   for (const Size& size : sizes(name)) {
     if (size.per_sample != 0)
@@ -161,19 +168,17 @@ std::vector<std::int64_t> Pt2Node::integers(std::string_view name,
 }
 
 Size Pt2Node::size(std::string_view name) const {
-  const JsonAccess& argument = at(name);
-  if (argument.has("as_sym_int")) return context_.symbol(argument.at("as_sym_int"));
-  return {.fixed = argument.at("as_int").integer()};
+  if (at(name).has("as_sym_int")) return context_.symbol(at(name, "as_sym_int"));
+  return {.fixed = at(name, "as_int").integer()};
 }
 
 Sizes Pt2Node::sizes(std::string_view name) const {
-  const JsonAccess& argument = at(name);
   Sizes result;
-  if (argument.has("as_sym_ints"))
-    for (const JsonAccess& item : argument.at("as_sym_ints").items())
+  if (at(name).has("as_sym_ints"))
+    for (const JsonAccess& item : at(name, "as_sym_ints").items())
       result.push_back(context_.symbol(item));
   else
-    for (const JsonAccess& item : argument.at("as_ints").items())
+    for (const JsonAccess& item : at(name, "as_ints").items())
       result.push_back({.fixed = item.integer()});
   return result;
 }

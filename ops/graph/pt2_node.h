@@ -11,7 +11,7 @@
 namespace troupe::graph {
 
 /// Arguments by PyTorch's names; absent ones have the defaults that the caller gives. Throws
-/// Error{bad_file} for arguments of wrong types and LacksOperator for tensors in place of numbers.
+/// Error{bad_file} for damage, and LacksOperator for an argument of another kind than is asked for.
 class Pt2Node {
  public:
   Pt2Node(Pt2Context& context, const JsonAccess& json);
@@ -54,6 +54,7 @@ class Pt2Node {
  private:
   const JsonAccess* find(std::string_view name) const;
   const JsonAccess& at(std::string_view name) const;
+  JsonAccess at(std::string_view name, const char* kind) const;
 
   Pt2Context& context_;
   JsonAccess json_;

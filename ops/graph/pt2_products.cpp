@@ -11,8 +11,6 @@
 namespace troupe::graph {
 namespace {
 
-constexpr std::int64_t most_made_elements = 1 << 24;  // of a constant that a node makes
-
 void product_of(const Pt2Node& node, const char* other) {
   const ValueId a = node.value("self"), b = node.value(other);
   if (node.shape(a).size() < 2 || node.shape(b).size() < 2)
@@ -26,15 +24,17 @@ void mm(const Pt2Node& node) { product_of(node, "mat2"); }
 /// The mask of an attention as numbers to add: of truth values 0 and minus infinity.
 ValueId additive(const Pt2Node& node, ValueId mask) {
   const Value value = node.context().builder.graph.value(mask);
-  if (value.dtype != DType::boolean) return mask;
+  if (value.dtype != DType::boolean) return mask;  // of any kind
   if (value.kind != Value::Kind::constant)
     throw LacksOperator{"its mask of truth values is computed"};
+  const auto [known, is_new] = node.context().additive_masks.try_emplace(mask);
+  if (!is_new) return known->second;
   Tensor numbers = Tensor::empty(value.constant.shape(), DType::f64, Device::cpu());
   for (std::int64_t e = 0; e < numbers.element_count(); ++e)
     numbers.data<double>()[e] = value.constant.data<std::int64_t>()[e] != 0
                                     ? 0.0
                                     : -std::numeric_limits<double>::infinity();
-  return node.context().constant(value.name, std::move(numbers));
+  return known->second = node.context().constant(value.name, std::move(numbers));
 }
 
 void attention(const Pt2Node& node) {
@@ -93,6 +93,7 @@ void arange(const Pt2Node& node) {
   const double count = std::ceil((end - start) / step);
   if (!(count >= 1 && count <= static_cast<double>(most_made_elements)))
     throw LacksOperator{fmt::format("it makes {} elements", count)};
+  node.context().take_made(static_cast<std::int64_t>(count));
   Tensor numbers =
       Tensor::empty(Shape{static_cast<std::int64_t>(count)}, DType::f64, Device::cpu());
   for (std::int64_t i = 0; i < numbers.element_count(); ++i)
@@ -106,6 +107,7 @@ void give_filled(const Pt2Node& node, const Sizes& sizes, double value) {
     throw LacksOperator{fmt::format("it makes a constant of the shape {}", to_string(sizes))};
   Sizes of_one = sizes;  // with an axis of the samples: one number, expanded
   if (!is_fixed(count)) std::ranges::fill(of_one, fixed(1));
+  node.context().take_made(product(of_one).fixed);
   Tensor numbers = Tensor::empty(shape_for(of_one, 1), DType::f64, Device::cpu());
   std::ranges::fill(numbers.elements<double>(), value);
   const ValueId made = node.context().constant(node.origin().name, std::move(numbers));

@@ -1,4 +1,4 @@
-// Operators with random numbers that one primitive does not draw.
+// Operators with random numbers that one primitive does not draw, and attention in parts.
 
 #include <algorithm>
 #include <cmath>
@@ -69,27 +69,35 @@ const BlockModule::OpenMask& Recorder::open_mask(ValueId id) {
 
 troupe::Value Recorder::attention(const Step& step, const Node& node, const Attention& options) {
   const troupe::Value q = input(node, 0), k = input(node, 1), v = input(node, 2);
-  if (options.dropout == 0 || !tape_.pass().training) {
-    const Tensor mask = has(node, 3) ? constant(node.inputs[3]) : Tensor();
+  const bool drops = options.dropout > 0 && tape_.pass().training;
+  const bool masked = has(node, 3);
+  const bool mask_is_constant =
+      masked && graph_.value(node.inputs[3]).kind == Value::Kind::constant;
+  if (!drops && masked == mask_is_constant) {
+    const Tensor mask = masked ? constant(node.inputs[3]) : Tensor();
     return tape_.record(
         primitives::Attention{.causal = options.causal, .scale = options.scale, .mask = mask}, q, k,
         v);
   }
   const BlockModule::OpenMask open =
-      has(node, 3) ? open_mask(node.inputs[3]) : BlockModule::OpenMask{};
-  // The dropped weights must be kept for the backward pass, so they are computed as a whole.
+      mask_is_constant ? open_mask(node.inputs[3]) : BlockModule::OpenMask{};
+  // The backward pass reads the dropped weights, and the gradient of a mask such as a learned bias
+  // is that of all scores: both are computed as a whole.
   const auto with = [&](troupe::Value x, ArithmeticOperation operation, const Tensor& numbers) {
     return tape_.record(primitives::Arithmetic{operation}, x, tape_.input(numbers, false));
   };
   troupe::Value weights = tape_.record(primitives::Matmul{{.transposed_b = true}}, q, k);
   weights = tape_.record(primitives::Affine{options.scale, 0.0}, weights);
   if (open.mask.defined()) weights = with(weights, ArithmeticOperation::add, open.mask);
+  if (masked && !mask_is_constant)
+    weights =
+        tape_.record(primitives::Arithmetic{ArithmeticOperation::add}, weights, input(node, 3));
   if (options.causal)
     weights = with(weights, ArithmeticOperation::add,
                    causal_mask(node, tape_.tensor(q).dim(-2), tape_.tensor(k).dim(-2)));
   weights = tape_.record(primitives::Softmax{-1}, weights);
   if (open.seen.defined()) weights = with(weights, ArithmeticOperation::multiply, open.seen);
-  weights = tape_.record(drawing(step, options.dropout), weights);
+  if (drops) weights = tape_.record(drawing(step, options.dropout), weights);
   return tape_.record(primitives::Matmul{}, weights, v);
 }
 

@@ -11,8 +11,9 @@ namespace troupe {
 
 Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
   if (dims.size() > max_rank)
-    throw Error(ErrorCode::bad_shape, fmt::format("shape [{}] has {} axes; at most {} are possible",
-                                                  fmt::join(dims, ", "), dims.size(), max_rank));
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("a shape of {} axes; at most {} are possible", dims.size(), max_rank),
+                "join axes that lie side by side");
   std::int64_t count = 1;
   for (std::size_t axis = 0; axis < dims.size(); ++axis) {
     dims_[axis] = dims[axis];

@@ -13,6 +13,7 @@
 #include "ops/graph/shapes.h"
 #include "ops/nn/network.h"
 #include "runtime/error.h"
+#include "runtime/tensor/cast.h"
 
 namespace troupe::graph {
 namespace {
@@ -217,6 +218,164 @@ TEST(GraphDigest, IsOfOperatorsAndOfLiterals) {
   EXPECT_EQ(literals(one), std::vector<std::string>{"scale"});
   two.nodes[0].operation = Arithmetic{ArithmeticOperation::add};
   EXPECT_NE(operators_in(digest(one)), operators_in(digest(two)));
+}
+
+/// What a training pass through a model gives, in f64.
+struct Passed {
+  Tensor y, x_grad;
+  std::map<std::string, Tensor> gradients;  ///< of parameters, by name
+};
+
+Passed passed(const GraphBuilder& builder, const Tensor& samples, DType dtype = DType::f64) {
+  Model model = model_of(std::make_shared<const Graph>(builder.graph), {});
+  const std::size_t blocks = model.blocks.size();
+  Network network(std::move(model), 0, blocks, dtype, Stream{});
+  network.use(initial_state(network.spec(), dtype, 1));
+  const auto pass = network.forward(samples, {.seed = 1}, true);
+  Passed result{.y = cast(pass->result(), DType::f64)};
+  Tensor grad = Tensor::empty(result.y.shape(), DType::f64, Device::cpu());
+  std::ranges::fill(grad.elements<double>(), 1.0);
+  for (std::int64_t i = 0; i < grad.element_count(); i += 3) grad.data<double>()[i] = -1.5;
+  result.x_grad = cast(network.backward(*pass, cast(grad, dtype)), DType::f64);
+  const Tensor gradients = cast(pass->gradients, DType::f64);
+  for (const ParameterSpec& parameter : network.spec().parameters()) {
+    const auto of_parameter = gradients.elements<double>().subspan(
+        static_cast<std::size_t>(parameter.offset),
+        static_cast<std::size_t>(parameter.shape.element_count()));
+    result.gradients[parameter.name] = Tensor::from<double>(parameter.shape, of_parameter);
+  }
+  return result;
+}
+
+/// Numbers between -1 and 1, the same each time.
+Tensor numbers(const Shape& shape, double begin) {
+  Tensor tensor = Tensor::empty(shape, DType::f64, Device::cpu());
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i)
+    tensor.data<double>()[i] = std::sin(begin + 1.7 * static_cast<double>(i));
+  return tensor;
+}
+
+void expect_near(const Tensor& found, const Tensor& expected) {
+  ASSERT_EQ(found.shape(), expected.shape());
+  for (std::int64_t i = 0; i < found.element_count(); ++i)
+    EXPECT_NEAR(found.data<double>()[i], expected.data<double>()[i], 1e-12) << i;
+}
+
+ValueId tokens_in(GraphBuilder& builder) {
+  return builder.graph.input =
+             builder.add_value({.kind = Value::Kind::input,
+                                .name = "x",
+                                .dtype = DType::f64,
+                                .shape = {{.per_sample = 1}, fixed(3), fixed(2)}});
+}
+
+/// A parameter whose initial value is given.
+ValueId given(GraphBuilder& builder, const std::string& name, const Tensor& value) {
+  auto read = builder.graph.weights.read;
+  builder.graph.weights.read = [read, name, value](const std::string& wanted) {
+    return wanted == name ? value : read(wanted);
+  };
+  return builder.add_value({.kind = Value::Kind::parameter,
+                            .name = name,
+                            .dtype = DType::f64,
+                            .shape = sizes_of(value.shape())});
+}
+
+// softmax(0.7 s + 0.3 s) v is softmax(s) v, also for the gradient that goes through the mask.
+TEST(GraphModel, AddsAMaskThatIsComputedFromTheSamples) {
+  const Tensor samples = numbers({2, 3, 2}, 0.5);
+  GraphBuilder masked, plain;
+  const ValueId x = tokens_in(masked);
+  const ValueId scores = masked.add(
+      Matmul{}, {x, masked.add(Permute{{0, 2, 1}}, {x}, {.name = "t"})}, {.name = "scores"});
+  const ValueId mask = masked.add(Affine{0.3, 0.0}, {scores}, {.name = "mask"});
+  masked.graph.output = masked.add(Attention{.scale = 0.7}, {x, x, x, mask}, {.name = "a"});
+  const ValueId z = tokens_in(plain);
+  plain.graph.output = plain.add(Attention{.scale = 1.0}, {z, z, z}, {.name = "a"});
+  const Passed found = passed(masked, samples), expected = passed(plain, samples);
+  expect_near(found.y, expected.y);
+  expect_near(found.x_grad, expected.x_grad);
+}
+
+TEST(GraphModel, TrainsAMaskOfAttentionThatIsAParameter) {
+  const Tensor samples = numbers({2, 3, 2}, 0.5);
+  for (const bool causal : {false, true}) {
+    const auto with = [&](const Tensor& bias, bool is_parameter) {
+      GraphBuilder builder;
+      const ValueId x = tokens_in(builder);
+      const ValueId mask = is_parameter ? given(builder, "bias", bias)
+                                        : builder.add_value({.kind = Value::Kind::constant,
+                                                             .name = "bias",
+                                                             .dtype = DType::f64,
+                                                             .shape = sizes_of(bias.shape()),
+                                                             .constant = bias});
+      builder.graph.output =
+          builder.add(Attention{.causal = causal, .scale = 0.7}, {x, x, x, mask}, {.name = "a"});
+      return passed(builder, samples);
+    };
+    const Tensor bias = numbers({3, 3}, 2.0);
+    const Passed found = with(bias, true), expected = with(bias, false);
+    expect_near(found.y, expected.y);
+    expect_near(found.x_grad, expected.x_grad);
+    const auto loss = [&](std::int64_t element, double step) {
+      Tensor moved = bias.clone();
+      moved.data<double>()[element] += step;
+      const Tensor y = with(moved, false).y;
+      double sum = 0;
+      for (std::int64_t i = 0; i < y.element_count(); ++i)
+        sum += (i % 3 == 0 ? -1.5 : 1.0) * y.data<double>()[i];
+      return sum;
+    };
+    for (std::int64_t e = 0; e < 9; ++e)
+      EXPECT_NEAR(found.gradients.at("bias").data<double>()[e],
+                  (loss(e, 1e-5) - loss(e, -1e-5)) / 2e-5, 1e-8)
+          << e;
+  }
+}
+
+/// y = (x A + b) C + b: the gradient of b is the sum over rows of grad and of grad C.
+TEST(GraphModel, SumsTheGradientsOfABiasThatTwoLayersShare) {
+  GraphBuilder builder;
+  const ValueId x = tokens_in(builder);
+  const Tensor c = numbers({2, 2}, 1.0);
+  const ValueId bias = given(builder, "bias", numbers({2}, 3.0));
+  const ValueId middle = builder.add(Linear{}, {x, given(builder, "a", numbers({2, 2}, 0.0)), bias},
+                                     {.name = "first"});
+  builder.graph.output =
+      builder.add(Linear{}, {middle, given(builder, "c", c), bias}, {.name = "second"});
+  const Tensor samples = numbers({2, 3, 2}, 0.5);
+  const Passed found = passed(builder, samples, DType::f32);
+  double expected[2] = {0, 0};
+  for (std::int64_t i = 0; i < 12; ++i) {
+    const double slope = i % 3 == 0 ? -1.5 : 1.0;
+    expected[i % 2] += slope;
+    for (std::int64_t j = 0; j < 2; ++j) expected[j] += slope * c.data<double>()[i % 2 * 2 + j];
+  }
+  for (std::int64_t j = 0; j < 2; ++j)
+    EXPECT_NEAR(found.gradients.at("bias").data<double>()[j], expected[j], 1e-5);
+}
+
+TEST(GraphModel, RefusesRunningStatisticsThatTwoLayersShare) {
+  GraphBuilder builder;
+  ValueId x = builder.graph.input = builder.add_value(
+      {.kind = Value::Kind::input, .name = "x", .shape = {{.per_sample = 1}, fixed(2)}});
+  const auto vector = [&](Value::Kind kind, const char* name) {
+    return builder.add_value({.kind = kind, .name = name, .shape = {fixed(2)}});
+  };
+  const ValueId mean = vector(Value::Kind::buffer, "mean"), var = vector(Value::Kind::buffer, "v");
+  for (const char* name : {"one", "two"})
+    x = builder.add(
+        BatchNorm{},
+        {x, vector(Value::Kind::parameter, name), vector(Value::Kind::parameter, "b"), mean, var},
+        {.name = "norm"});
+  builder.graph.output = x;
+  try {
+    (void)model_of(std::make_shared<const Graph>(builder.graph), {});
+    FAIL() << "the model was made";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(error.message().find("shares mean with another layer"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -166,6 +166,29 @@ TEST(OnnxGraph, TakesGatherOfOneElementAsSelection) {
   EXPECT_EQ(output_shape(graph), "[batch, 2]");
 }
 
+/// The padding_idx of nn.Embedding is a note of PyTorch's; Gather has none.
+TEST(OnnxGraph, ReadsTheRowOfPaddingThatPyTorchNotes) {
+  const auto read = [](const std::string& arguments) {
+    OnnxModel model({5}, 7);
+    model.weight("table", {4, 3});
+    auto& note = *model.node("Gather", {"table", "x"}, "y").add_metadata_props();
+    note.set_key("pkg.torch.onnx.fx_node");
+    note.set_value(
+        "%y : [num_users=1] = call_function[target=torch.ops.aten.embedding.default](args = (" +
+        arguments + "), kwargs = {})");
+    return model.read();
+  };
+  const auto row = [&](const std::string& arguments) {
+    return last<graph::Embedding>(read(arguments)).padding_row;
+  };
+  EXPECT_EQ(row("%table, %x, 3"), 3);
+  EXPECT_EQ(row("%table, %x, 2, False, False"), 2);
+  EXPECT_EQ(row("%table, %x"), -1);
+  EXPECT_EQ(read("%table, %x, -1, True").lacking.at(0).reason, "scale_grad_by_freq=True");
+  for (const char* damaged : {"%table, %x, 4", "%table, %x, -2", "%table, %x, 1z"})
+    EXPECT_THROW((void)read(damaged), Error) << damaged;
+}
+
 TEST(OnnxGraph, TakesGatherOfParameterAsEmbedding) {
   OnnxModel model({6}, 7);
   model.weight("table", {11, 4});
@@ -288,6 +311,17 @@ TEST(OnnxGraph, TakesProductsAndSoftmaxAsAttention) {
     EXPECT_FALSE(last<graph::Attention>(graph).causal);
     EXPECT_EQ(graph.nodes[0].inputs, (std::vector(3, graph.input)));
   }
+}
+
+TEST(OnnxGraph, TakesAParameterAsTheMaskOfAttention) {
+  OnnxModel model({2, 6, 4});
+  model.proto().mutable_opset_import(0)->set_version(23);
+  model.weight("bias", {6, 6});
+  model.node("Attention", {"x", "x", "x", "bias"}, "y");
+  const Graph graph = model.read();
+  EXPECT_THAT(operators(graph), ElementsAre("attention"));
+  EXPECT_THAT(parameters(graph), ElementsAre("bias"));
+  EXPECT_EQ(graph.value(graph.nodes[0].inputs.at(3)).name, "bias");
 }
 
 TEST(OnnxGraph, TakesDropoutOfTheWeightsIntoAttention) {

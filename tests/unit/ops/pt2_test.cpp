@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -37,6 +38,7 @@ class Archive {
   }
   std::string& member(const std::string& name) { return members_[stem_ + name]; }
   void remove(const std::string& name) { members_.erase(stem_ + name); }
+  void pack(const std::string& name) { packed_.insert(stem_ + name); }
   void change(const std::string& name, const std::function<void(json&)>& change) {
     json document = json::parse(member(name));
     change(document);
@@ -49,7 +51,7 @@ class Archive {
   Graph read() const {
     std::vector<test::MadeMember> entries;
     for (const auto& [name, content] : members_)
-      entries.push_back({.name = name, .content = content});
+      entries.push_back({.name = name, .content = content, .deflated = packed_.contains(name)});
     const std::string bytes = test::zip_of(entries);
     return parse_pt2(std::as_bytes(std::span(bytes)), "'net.pt2'");
   }
@@ -66,6 +68,7 @@ class Archive {
 
  private:
   std::map<std::string, std::string> members_;
+  std::set<std::string> packed_;
   std::string stem_;
 };
 
@@ -319,6 +322,166 @@ TEST(Pt2, RefusesWindowsThatReachFarBeyondTheImage) {
   EXPECT_THAT(file.error(), HasSubstr("max_pool"));
 }
 
+template <class O>
+const Node& only_node(const Graph& graph) {
+  const auto is_one = [](const Node& node) { return std::holds_alternative<O>(node.operation); };
+  const auto found = std::ranges::find_if(graph.nodes, is_one);
+  if (found == graph.nodes.end()) throw std::runtime_error("no such operator");
+  return *found;
+}
+template <class O>
+const O& only(const Graph& graph) {
+  return std::get<O>(only_node<O>(graph).operation);
+}
+
+TEST(Pt2, ComparesTheWindowsOfCeilModeWithTheStrideOfEachAxis) {
+  for (const int kernel : {2, 3}) {  // (24 - 3) / 3 windows fit exactly, (24 - 2) / 3 do not
+    Archive file("dense");
+    file.change_nodes([kernel](json& nodes) {
+      json& pool = node(nodes, "avg_pool2d");
+      argument(pool, "kernel_size") = {{"as_ints", {2, kernel}}};
+      argument(pool, "stride") = {{"as_ints", {2, 3}}};
+      argument(pool, "ceil_mode") = {{"as_bool", true}};
+    });
+    EXPECT_EQ(file.read().lacking.size(), kernel == 2 ? 1u : 0u);
+  }
+}
+
+TEST(Pt2, StridesByTheWindowWhereNoStrideIsGiven) {
+  Archive file("draws");
+  file.change_nodes([](json& nodes) {
+    json& pool = node(nodes, "max_pool2d");
+    argument(pool, "kernel_size") = {{"as_ints", {2, 3}}};
+    argument(pool, "stride") = {{"as_ints", json::array()}};
+    argument(pool, "ceil_mode") = {{"as_bool", false}};
+  });
+  const PoolOptions pool = only<MaxPool>(file.read()).options;
+  EXPECT_EQ(pool.stride_h, 2);
+  EXPECT_EQ(pool.stride_w, 3);
+}
+
+TEST(Pt2, KeepsTheFactorOfRandomNumbersThatAreNotDivided) {
+  Archive file("draws");
+  file.change_nodes([](json& nodes) {
+    argument(node(nodes, "mul_5"), "other") = {{"as_tensor", {{"name", "bernoulli_"}}}};
+    for (auto at = nodes.begin(); at != nodes.end(); ++at)
+      if ((*at)["name"] == "div_") {
+        nodes.erase(at);
+        break;
+      }
+  });
+  const Graph graph = file.read();
+  ASSERT_TRUE(graph.lacking.empty());
+  const auto drawn = std::ranges::find_if(graph.nodes, [](const Node& node) {
+    const auto* dropout = std::get_if<Dropout>(&node.operation);
+    return dropout && dropout->drawn_axes == 1;
+  });
+  ASSERT_LT(drawn + 1, graph.nodes.end());
+  const auto* factor = std::get_if<Affine>(&(drawn + 1)->operation);
+  ASSERT_TRUE(factor && (drawn + 1)->inputs[0] == drawn->output);
+  EXPECT_EQ(factor->factor, 0.8);
+  EXPECT_EQ(factor->offset, 0.0);
+}
+
+TEST(Pt2, MultipliesWhatRsubSubtractsByItsAlpha) {
+  Archive file("tied");
+  file.change_nodes([](json& nodes) {
+    node(nodes, "mul")["target"] = "torch.ops.aten.rsub.Tensor";
+    argument(node(nodes, "mul"), "alpha") = {{"as_float", 3.0}};
+  });
+  const Graph graph = file.read();
+  EXPECT_EQ(only<Affine>(graph).factor, 3.0);
+  EXPECT_EQ(only<Arithmetic>(graph).operation, ArithmeticOperation::subtract);
+  EXPECT_EQ(graph.value(only_node<Arithmetic>(graph).inputs[0]).name, "scale");  // scale - 3 * relu
+}
+
+TEST(Pt2, ReadsANumberInPlaceOfTheFirstTensor) {
+  Archive file("tied");
+  file.change_nodes([](json& nodes) {
+    json& division = node(nodes, "mul");
+    division["target"] = "torch.ops.aten.div.Tensor";
+    argument(division, "self") = {{"as_float", 1.5}};
+    argument(division, "other") = {{"as_tensor", {{"name", "relu"}}}};
+  });
+  const Graph graph = file.read();
+  ASSERT_TRUE(graph.lacking.empty());
+  EXPECT_EQ(only<Arithmetic>(graph).operation, ArithmeticOperation::divide);
+  const Value& number = graph.value(only_node<Arithmetic>(graph).inputs[0]);
+  EXPECT_EQ(number.constant.elements<double>()[0], 1.5);
+}
+
+TEST(Pt2, ListsArgumentsOfAnotherKind) {
+  Archive file("vgg");
+  file.change_nodes([](json& nodes) {
+    argument(node(nodes, "conv2d"), "stride") = {{"as_string", "x"}};
+    argument(node(nodes, "conv2d_1"), "weight") = {{"as_none", true}};
+  });
+  const Graph graph = file.read();
+  ASSERT_EQ(graph.lacking.size(), 2u);
+  EXPECT_EQ(graph.lacking[0].reason, "its argument stride is of the kind string, not ints");
+  EXPECT_EQ(graph.lacking[1].reason, "its argument weight is None");
+}
+
+TEST(Pt2, ReadsTheCounterOfABatchNormThatIsCalledTwice) {
+  Archive file("vgg");
+  const auto reads = [](json& nodes, const char* name, const char* input, const char* value) {
+    argument(node(nodes, name), input) = {{"as_tensor", {{"name", value}}}};
+  };
+  file.change_nodes([&](json& nodes) {
+    reads(nodes, "add__1", "self", "add_");
+    reads(nodes, "batch_norm_1", "weight", "p_features_1_weight");
+    reads(nodes, "batch_norm_1", "bias", "p_features_1_bias");
+    reads(nodes, "batch_norm_1", "running_mean", "b_features_1_running_mean");
+    reads(nodes, "batch_norm_1", "running_var", "b_features_1_running_var");
+  });
+  const Graph graph = file.read();
+  EXPECT_TRUE(graph.lacking.empty());
+  test::expect_error(ErrorCode::unsupported, {"shares features.1.weight", "called twice"},
+                     [&] { (void)model_of(std::make_shared<Graph>(graph), {}); });
+}
+
+TEST(Pt2, ListsReadersOfACounterThatTheModelCountsUp) {
+  for (const char* name : {"b_features_1_num_batches_tracked", "add_"}) {
+    Archive file("vgg");
+    file.change_nodes([name](json& nodes) {
+      json& relu = node(nodes, "relu");
+      relu["target"] = "torch.ops.aten.mul.Tensor";
+      argument(relu, "other") = {{"as_tensor", {{"name", name}}}};
+    });
+    const Graph graph = file.read();
+    ASSERT_EQ(graph.lacking.size(), 1u) << name;
+    EXPECT_THAT(graph.lacking[0].reason, HasSubstr("which the model counts up"));
+  }
+}
+
+TEST(Pt2, ReadsMasksOfAttentionThatAreComputedAndReadsEachConstantOnce) {
+  Archive file("tokens");
+  file.change_nodes([](json& nodes) {
+    json& last = node(nodes, "matmul_1");
+    json attention = node(nodes, "scaled_dot_product_attention_1");
+    attention["name"] = "matmul_1";
+    attention["outputs"] = last["outputs"];
+    argument(attention, "attn_mask") = {{"as_tensor", {{"name", "mul"}}}};
+    last = attention;
+    json& first = node(nodes, "scaled_dot_product_attention");
+    argument(first, "attn_mask") = {{"as_tensor", {{"name", "b_mask"}}}};
+    argument(first, "is_causal") = {{"as_bool", false}};
+  });
+  const Graph graph = file.read();
+  ASSERT_TRUE(graph.lacking.empty());
+  std::vector<const Value*> masks;
+  std::set<int> ids;
+  for (const Node& node : graph.nodes)
+    if (std::holds_alternative<Attention>(node.operation)) {
+      masks.push_back(&graph.value(node.inputs.at(3)));
+      ids.insert(node.inputs[3].index);
+    }
+  ASSERT_EQ(masks.size(), 3u);
+  EXPECT_EQ(masks[0]->kind, Value::Kind::constant);
+  EXPECT_EQ(masks[2]->kind, Value::Kind::computed);
+  EXPECT_EQ(ids.size(), 2u);
+}
+
 TEST(Pt2, ReadsOperatorsThatOverwriteTheirInput) {
   Archive file("vgg");
   file.change_nodes([](json& nodes) {
@@ -420,6 +583,12 @@ TEST(Pt2, RefusesTensorsThatExceedTheirBytes) {
       {"type", [](json& t) { t["tensor_meta"]["dtype"] = 9; }, "element type"},
       {"pickle", [](json& t) { t["use_pickle"] = true; }, "pickle"},
       {"payload", [](json& t) { t["path_name"] = "../../weight"; }, "weight"},
+      {"axes",
+       [](json& t) {
+         t["tensor_meta"]["sizes"] = json(1000, {{"as_int", 1}});
+         t["tensor_meta"]["strides"] = json(1000, {{"as_int", 1}});
+       },
+       "its tensor has 1000 axes; at most 6"},
       {"no name", [](json& t) { t.erase("path_name"); }, "'path_name' is missing"},
       {"no number", [](json& t) { t["tensor_meta"]["sizes"][0]["as_int"] = "x"; }, "whole number"},
   };
@@ -549,9 +718,9 @@ TEST(Pt2, RefusesNodesThatDoNotFit) {
        "groups"},
       {"wrong type",
        [](json& n) {
-         argument(node(n, "conv2d"), "stride") = {{"as_string", "x"}};
+         argument(node(n, "conv2d"), "stride") = {{"as_ints", {"x", 1}}};
        },
-       "missing"},
+       "whole number"},
       {"size that does not fit",
        [](json& n) {
          argument(node(n, "view"), "size") = {{"as_ints", {7, -1}}};
@@ -602,6 +771,52 @@ TEST(Pt2, RefusesConstantsThatWouldNotFitIntoMemory) {
   const Graph graph = file.read();
   ASSERT_FALSE(graph.lacking.empty());
   EXPECT_THAT(graph.lacking[0].reason, HasSubstr("constant of the shape"));
+}
+
+TEST(Pt2, LimitsTheConstantsOfAllNodesTogether) {
+  Archive file("tied");
+  file.change_nodes([](json& nodes) {
+    json made = node(nodes, "relu");
+    made["target"] = "torch.ops.aten.zeros.default";
+    made["inputs"] = json::array();
+    argument(made, "size") = {{"as_ints", {1 << 18, 1}}};
+    for (int i = 0; i < 100; ++i) {
+      made["name"] = "made" + std::to_string(i);
+      made["outputs"] = {{{"as_tensor", {{"name", "relu"}}}}};
+      nodes.insert(nodes.begin(), made);
+    }
+  });
+  const Graph graph = file.read();
+  ASSERT_EQ(graph.lacking.size(), 36u);  // 64 of 2^18 elements are the 2^24 that are possible
+  EXPECT_THAT(graph.lacking[0].reason, HasSubstr("for all constants of a file, 0 are left"));
+}
+
+TEST(Pt2, RefusesDocumentsThatAreMuchLargerThanTheFile) {
+  Archive file("tied");
+  std::string& model = file.member("models/model.json");
+  model.insert(0, 17 << 20, ' ');
+  EXPECT_EQ(file.error(), "no error");
+  file.pack("models/model.json");
+  EXPECT_THAT(file.error(), HasSubstr("more than 16777216"));
+}
+
+TEST(Pt2, RefusesManyViewsOfTheSameBytes) {
+  Archive file("tied");
+  file.member("data/weights/large") = std::string(4 << 20, '\0');
+  file.change("data/weights/model_weights_config.json", [](json& config) {
+    for (int i = 0; i < 22; ++i) {
+      json tensor = config["config"]["frozen.weight"];
+      tensor["path_name"] = "large";
+      tensor["tensor_meta"]["sizes"] = {{{"as_int", 1 << i}}, {{"as_int", (1 << 20) >> i}}};
+      tensor["tensor_meta"]["strides"] = {{{"as_int", 1}}, {{"as_int", 1 << i}}};
+      if (i < 21) config["config"]["view" + std::to_string(i)] = tensor;
+    }
+  });
+  EXPECT_THAT(file.error(), HasSubstr("at most"));
+  file.change("data/weights/model_weights_config.json", [](json& config) {
+    for (int i = 5; i < 21; ++i) config["config"].erase("view" + std::to_string(i));
+  });
+  EXPECT_EQ(file.error(), "no error");
 }
 
 TEST(Pt2, IsReadFromEveryPrefixWithoutHarm) {
