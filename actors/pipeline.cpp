@@ -187,8 +187,9 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
     connect_update(graph, options, common, column, s);
     connect_writer(graph, options, common, column, s);
   }
-  graph.connect(column.loss, &Loss::score, common.monitor, &Monitor::score,
-                column.each(64, score_bytes));
+  EdgeOptions scores = column.each(64, sizeof(Score::Numbers));  // what leaves a process
+  scores.slot_bytes = score_bytes;
+  graph.connect(column.loss, &Loss::score, common.monitor, &Monitor::score, scores);
 }
 
 /// Adds the reducers of a bucket of a stage and connects them; returns the reducer of each replica.
