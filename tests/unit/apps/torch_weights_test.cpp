@@ -137,7 +137,7 @@ TEST_F(TorchWeightsVerbs, MissingNamesHaveTheirNearestMatch) {
   EXPECT_THAT(
       ran.out + ran.error,
       AllOf(HasSubstr(first + " (the file lacks it) [like backbone." + first + " of the file]"),
-            HasSubstr("1 tensor of " + path("renamed.pt") + " not in the model: backbone." + first +
+            HasSubstr("1 tensor of " + path("renamed.pt") + " not used: backbone." + first +
                       " [like " + first + " of the model]")));
 }
 

@@ -196,7 +196,8 @@ TEST(Mnist, SaysWhereItLookedAndHowToGetItWhereThereIsNoPath) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
-    EXPECT_THAT(error.message(), HasSubstr("/nonexistent/mnist/train-images-idx3-ubyte"));
+    EXPECT_THAT(error.message(),
+                HasSubstr("/nonexistent/mnist has neither train-images-idx3-ubyte"));
     EXPECT_THAT(error.remedy(), HasSubstr("run `fetch mnist`,"));
   }
 }
