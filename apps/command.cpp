@@ -135,7 +135,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
 /// says which arguments are required.
 class HelpFormatter final : public CLI::Formatter {
  public:
-  /// Removes the empty lines that CLI11 writes for groups whose options are all hidden.
+  /// Without the empty lines that CLI11 writes for groups of hidden options.
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);

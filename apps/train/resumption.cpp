@@ -83,7 +83,7 @@ void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32
 
 namespace {
 
-/// The step of the first evaluation of a run whose loss was not finite, if there was one.
+/// The step of a run's first evaluation with a loss that is not finite; none if all are finite.
 std::optional<std::int64_t> first_diverged_evaluation(const std::filesystem::path& output) {
   constexpr auto all = std::numeric_limits<std::int64_t>::max();
   const std::vector<Evaluation> seen = evaluations_until(output / "train.csv", all);

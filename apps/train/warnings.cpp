@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t fewest_samples_of_a_norm = 8;  // fewer give noisy averages
 
-/// Sentences for groups all of whose parameters are frozen, so that they set nothing.
+/// Sentences for groups that have no effect, because all of their parameters are frozen.
 std::vector<std::string> frozen_groups(const Optimizer& optimizer,
                                        const std::vector<std::string>& parameters) {
   std::vector<std::string> sentences;

@@ -48,8 +48,8 @@ class BlockModule final : public nn::Module {
   std::map<ValueId, BufferIndex> buffers_;
   std::map<std::size_t, std::unique_ptr<LayerKernel>> kernels_;  ///< by node; made by a pass
   std::map<ValueId, Tensor> constants_;                          ///< on the device of the passes
-  /// A mask of attention whose rows all see a key, and what the weights are multiplied by: 0 in
-  /// rows that saw none, else 1; undefined if there were no such rows.
+  /// A constant attention mask. Rows that mask all keys are opened in `mask`; `seen`, by which the
+  /// attention weights are multiplied, has 0 for them and 1 for others (undefined: no such rows).
   struct OpenMask {
     Tensor mask, seen;
   };

@@ -10,7 +10,7 @@
 
 namespace troupe::graph {
 
-/// The reason (Lacking) of operators whose result differs in evaluation mode.
+/// The reason (Lacking) for operators in the form that they have in evaluation mode.
 inline constexpr const char* evaluation_mode =
     "the model was exported in evaluation mode, and cannot be trained as it is";
 

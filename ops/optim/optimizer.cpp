@@ -59,8 +59,8 @@ std::optional<std::string> completed(const std::string& pattern,
   return std::nullopt;
 }
 
-/// The pattern that was meant, or the names whose parts look most like the longest part of a
-/// pattern without wildcards.
+/// Suggests the completed pattern, such as "stem.*" for "stem"; else the parameter names nearest to
+/// the longest part of the pattern without wildcards.
 std::string remedy_for(const std::string& pattern, std::vector<std::string> names) {
   if (const auto whole = completed(pattern, names)) return fmt::format("write \"{}\"", *whole);
   constexpr std::size_t shown = 3;

@@ -31,34 +31,14 @@ RunReport run_by_hand(const Graph& graph, std::function<bool()> when_idle,
   return run(graph, options);
 }
 
-/// Takes numbers as they come.
-class Taker : public Actor {
- public:
-  Taker(std::shared_ptr<std::vector<int>> seen, std::size_t count)
-      : seen_(std::move(seen)), count_(count) {}
-  Input<int> in{this, "in"};
-  ActionLabel act() override {
-    const auto held = in.take();
-    seen_->push_back(*held);
-    in.release(held);
-    if (seen_->size() == count_) finish();
-    return {"take", held.header.key};
-  }
-  bool outlives_steps() const override { return true; }
-
- private:
-  std::shared_ptr<std::vector<int>> seen_;
-  std::size_t count_;
-};
-
 TEST(Fence, LetsPacketsGoAtOnceToActorsWithStreamsAndCreditsWhenItHasPassed) {
   const auto of_counter = std::make_shared<ManualStream>(),
              of_taker = std::make_shared<ManualStream>();
   const auto seen = std::make_shared<std::vector<int>>();
   Graph graph;
   const auto counter = graph.add<OnStream<Counter>>("counter", of_counter, 5u);
-  const auto taker = graph.add<OnStream<Taker>>("taker", of_taker, seen, std::size_t{5});
-  graph.connect(counter, &Counter::out, taker, &Taker::in, {.slots = 2});
+  const auto taker = graph.add<OnStream<Collector>>("taker", of_taker, seen, std::size_t{5});
+  graph.connect(counter, &Counter::out, taker, &Collector::in, {.slots = 2});
   std::vector<std::size_t> taken;
   run_by_hand(graph, [&] {
     taken.push_back(seen->size());
