@@ -33,10 +33,11 @@ if(TROUPE_FUZZ)
   target_compile_options(troupe_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# A layer of the library: every source below its folder, except what a folder's own file adds.
+# A layer of the library: every source below its folder but those of ops/cuda, which is a library of its own.
 # troupe_layer(NAME [layers below...])
 function(troupe_layer name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/ops/cuda/")
   add_library(troupe_${name} STATIC ${sources})
   target_include_directories(troupe_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_link_libraries(troupe_${name} PUBLIC ${ARGN} PRIVATE $<BUILD_INTERFACE:troupe_flags>)

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/on_device.h"
 #include "runtime/tensor/cast.h"
 #include "samples.h"
 
@@ -16,27 +17,28 @@ Tensor in_layout(const Tensor& tensor, Layout layout) {
   return result;
 }
 
-Tensor plain(const Tensor& tensor) {
-  return cast(in_layout(tensor, Layout::row_major), DType::f64);
+Tensor plain(const Stream& stream, const Tensor& tensor) {
+  return cast(in_layout(on_cpu(stream, tensor), Layout::row_major), DType::f64);
 }
 
-std::vector<Tensor> plain(const std::vector<Tensor>& tensors) {
+std::vector<Tensor> plain(const Stream& stream, const std::vector<Tensor>& tensors) {
   std::vector<Tensor> result;
   for (const Tensor& tensor : tensors)
-    result.push_back(tensor.defined() ? plain(tensor) : Tensor());
+    result.push_back(tensor.defined() ? plain(stream, tensor) : Tensor());
   return result;
 }
 
-std::vector<Tensor> cast_all(const std::vector<Tensor>& tensors, DType dtype) {
+std::vector<Tensor> on_device_as(const Stream& stream, const std::vector<Tensor>& tensors,
+                                 DType dtype) {
   std::vector<Tensor> result;
-  for (const Tensor& tensor : tensors) result.push_back(cast(tensor, dtype));
+  for (const Tensor& tensor : tensors) result.push_back(on_device(stream, cast(tensor, dtype)));
   return result;
 }
 
 std::vector<Tensor> empty_like(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> result;
   for (const Tensor& tensor : tensors)
-    result.push_back(Tensor::empty(tensor.shape(), tensor.dtype(), Device::cpu()));
+    result.push_back(Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device()));
   return result;
 }
 
@@ -67,10 +69,11 @@ Numbers numbers(const Sample& sample) {
 }
 
 Outcome run(const Sample& sample, const Numbers& numbers, const RunOptions& options) {
-  const std::vector<Tensor> weights = cast_all(numbers.weights, options.dtype);
-  const std::vector<Tensor> buffers = cast_all(numbers.buffers, options.dtype);
+  const std::vector<Tensor> weights = on_device_as(options.stream, numbers.weights, options.dtype);
+  const std::vector<Tensor> buffers = on_device_as(options.stream, numbers.buffers, options.dtype);
   std::vector<Tensor> gradients = empty_like(weights), statistics = empty_like(buffers);
   Pass pass;
+  pass.stream = options.stream;
   pass.dtype = options.dtype;
   pass.training = options.training;
   pass.random = random_key;
@@ -84,23 +87,25 @@ Outcome run(const Sample& sample, const Numbers& numbers, const RunOptions& opti
   OwnedKernels owned;
   std::vector<Value> inputs;
   for (const Tensor& input : numbers.inputs)
-    inputs.push_back(tape.input(in_layout(cast(input, options.dtype), options.layout), true));
+    inputs.push_back(tape.input(
+        on_device(options.stream, in_layout(cast(input, options.dtype), options.layout)), true));
   const Value output = sample.record(tape, inputs, owned);
   Outcome outcome;
-  outcome.output = plain(tape.tensor(output)).clone();
+  outcome.output = plain(options.stream, tape.tensor(output)).clone();
   tape.seal();
   outcome.saved_bytes = tape.saved_bytes();
   if (!options.training) return outcome;
 
-  const Tensor grad = cast(uniform(sample.name + "/grad", outcome.output.shape()), options.dtype);
+  const Tensor grad = on_device(
+      options.stream, cast(uniform(sample.name + "/grad", outcome.output.shape()), options.dtype));
   if (options.apart) {
-    outcome.input_gradients = plain(tape.backward_inputs(output, grad));
+    outcome.input_gradients = plain(options.stream, tape.backward_inputs(output, grad));
     tape.backward_weights();
   } else {
-    outcome.input_gradients = plain(tape.backward(output, grad));
+    outcome.input_gradients = plain(options.stream, tape.backward(output, grad));
   }
-  outcome.weight_gradients = plain(gradients);
-  outcome.statistics = plain(statistics);
+  outcome.weight_gradients = plain(options.stream, gradients);
+  outcome.statistics = plain(options.stream, statistics);
   return outcome;
 }
 

@@ -44,6 +44,7 @@ struct RunOptions {
   Layout layout = Layout::row_major;  ///< of the inputs of rank 4
   bool training = true;
   bool apart = false;  ///< the backward halves in two calls
+  Stream stream = {};
 };
 
 /// What a run gave, as f64 and row-major.

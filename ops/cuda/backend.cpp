@@ -1,0 +1,66 @@
+#include "ops/cuda/backend.h"
+
+#include <fmt/format.h>
+
+#include "ops/cuda/error.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/stream.h"
+#include "ops/cuda/workspace.h"
+#include "runtime/device/block_uses.h"
+
+namespace troupe::cuda {
+namespace {
+
+constexpr KernelTable table{
+#define TROUPE_KERNEL(name, signature) .name = cuda::name,
+#include "ops/kernel_list.inc"
+};
+
+constexpr DeviceMemory memory{
+    .allocate = [](std::size_t bytes) -> void* {
+      void* block = nullptr;
+      const cudaError_t status = cudaMalloc(&block, bytes);
+      if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();  // which would be the next launch's
+        return nullptr;
+      }
+      check(status, "allocate memory");
+      return block;
+    },
+    .release = [](void* block, std::size_t) { cudaFree(block); }};  // waits for the device
+
+std::string fingerprint() {
+  cudaDeviceProp found{};
+  check(cudaGetDeviceProperties(&found, 0), "describe the device");
+  return fmt::format("{} (sm_{}{}, {} multiprocessors)", found.name, found.major, found.minor,
+                     found.multiProcessorCount);
+}
+
+}  // namespace
+
+const Backend& backend() {
+  static constexpr Backend all{
+      .name = "cuda",
+      .allocator = [](std::int16_t index) -> CachingAllocator& {
+        static auto* first = new CachingAllocator({&backend(), 0}, memory);
+        check(index == 0 ? cudaSuccess : cudaErrorInvalidDevice, "use a device other than 0");
+        return *first;
+      },
+      .kernels = [](DType dtype) -> const KernelTable* {
+        return dtype == DType::f32 || dtype == DType::f64 ? &table : nullptr;
+      },
+      .multiplies = [](DType products) { return products == DType::f32; },
+      .take_scratch_peak = [](std::int16_t) { return take_workspace_peak(); },
+      .fingerprint = fingerprint,
+      .open_stream =
+          [](std::int16_t index) {
+            return open_stream({&backend(), index});
+          },
+      .block_uses = [](std::int16_t) -> BlockUses& {
+        static auto* uses = new BlockUses;
+        return *uses;
+      }};
+  return all;
+}
+
+}  // namespace troupe::cuda

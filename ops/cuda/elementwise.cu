@@ -1,0 +1,89 @@
+// Kernels that compute each element of a result from the elements at the same place.
+
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/map.h"
+
+namespace troupe::cuda {
+namespace {
+
+template <class T>
+struct Relu {
+  __device__ T operator()(T x) const { return x > 0 || x != x ? x : T(0); }
+};
+template <class T>
+struct ReluGradient {
+  __device__ T operator()(T y, T grad) const { return y > 0 ? grad : T(0); }
+};
+template <class T>
+struct Clamp {
+  T low, high;
+  __device__ T operator()(T x) const { return x < low ? low : x > high ? high : x; }
+};
+template <class T>
+struct ClampGradient {
+  T low, high;
+  __device__ T operator()(T x, T grad) const { return x <= low || x >= high ? T(0) : grad; }
+};
+template <class T>
+struct Affine {
+  T factor, offset;
+  __device__ T operator()(T x) const { return x * factor + offset; }
+};
+template <class T>
+struct Sum {
+  __device__ T operator()(T a, T b) const { return a + b; }
+};
+
+/// f of each element of x.
+template <template <class> class F, class... Factors>
+Tensor map_one(const Stream& stream, const Tensor& x, Factors... factors) {
+  Tensor y = result_like(stream, x);
+  visit_float(x.dtype(), [&]<class T>(T) {
+    map(stream, F<T>{static_cast<T>(factors)...}, x.element_count(), output<T>(stream, y),
+        input<T>(stream, x));
+  });
+  return y;
+}
+/// f of each element of a and b.
+template <template <class> class F, class... Factors>
+Tensor map_two(const Stream& stream, const Tensor& a, const Tensor& b, Factors... factors) {
+  Tensor y = result_like(stream, a);
+  visit_float(a.dtype(), [&]<class T>(T) {
+    map(stream, F<T>{static_cast<T>(factors)...}, a.element_count(), output<T>(stream, y),
+        input<T>(stream, a), input<T>(stream, b));
+  });
+  return y;
+}
+
+}  // namespace
+
+Tensor relu(const Stream& stream, const Tensor& x) { return map_one<Relu>(stream, x); }
+
+Tensor relu_backward(const Stream& stream, const Tensor& y, const Tensor& grad) {
+  check_alike("relu_backward", y, grad);
+  return map_two<ReluGradient>(stream, y, grad);
+}
+
+Tensor clamp(const Stream& stream, const Tensor& x, double low, double high) {
+  return map_one<Clamp>(stream, x, low, high);
+}
+
+Tensor clamp_backward(const Stream& stream, const Tensor& x, const Tensor& grad, double low,
+                      double high) {
+  check_alike("clamp_backward", x, grad);
+  return map_two<ClampGradient>(stream, x, grad, low, high);
+}
+
+Tensor affine(const Stream& stream, const Tensor& x, double factor, double offset) {
+  return map_one<Affine>(stream, x, factor, offset);
+}
+
+void accumulate(const Stream& stream, Tensor& a, const Tensor& b) {
+  check_alike("accumulate", a, b);
+  visit_float(a.dtype(), [&]<class T>(T) {
+    map(stream, Sum<T>{}, a.element_count(), output<T>(stream, a), input<T>(stream, a),
+        input<T>(stream, b));
+  });
+}
+
+}  // namespace troupe::cuda

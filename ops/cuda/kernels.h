@@ -1,0 +1,14 @@
+#pragma once
+// The kernels of NVIDIA GPUs, for f32 and f64: cuDNN for convolutions, cuBLASLt for matrix
+// products, kernels of this folder for the rest. A kernel of ops/kernel_list.inc is the function of
+// that name in this namespace; results depend on shapes and layouts only. Layouts are row-major and
+// nhwc.
+
+#include "ops/kernels.h"
+
+namespace troupe::cuda {
+
+#define TROUPE_KERNEL(name, signature) std::type_identity_t<signature> name;
+#include "ops/kernel_list.inc"
+
+}  // namespace troupe::cuda

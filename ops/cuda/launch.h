@@ -1,0 +1,82 @@
+#pragma once
+// The language of the kernels. nvcc compiles them for a GPU, and g++ the same source for the
+// tests' emulator (tests/cuda/emulator), which checks every access to memory. So kernels keep to
+// what both have: no inline PTX, no dynamic parallelism, no extended lambdas (function objects
+// instead), shared memory of a size that is known when they are compiled, whole warps in each
+// block.
+
+#ifdef TROUPE_CUDA_EMULATOR
+#include "tests/cuda/emulator/cuda_on_cpu.h"
+#else
+#include <cuda_runtime.h>
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <source_location>
+#include <tuple>
+
+#include "ops/cuda/error.h"
+#include "ops/cuda/stream.h"
+
+namespace troupe::cuda {
+
+inline constexpr int warp_size = 32;
+inline constexpr int block_threads = 256;  ///< of kernels that have no reason for another number
+
+/// Blocks for kernels whose threads go through `count` elements in steps of the whole grid: enough
+/// for one step, at most as many as fill the largest device several times.
+inline dim3 blocks_for(std::int64_t count, int threads = block_threads) {
+  constexpr std::int64_t most = 16'384;
+  return dim3(
+      static_cast<unsigned>(std::clamp<std::int64_t>((count + threads - 1) / threads, 1, most)));
+}
+
+/// Gives a kernel to a stream: `Launch(stream, blocks, threads)(kernel, arguments...)`. Throws
+/// Error if CUDA refuses the launch; what fails later ends the stream's fences with an error.
+class Launch {
+ public:
+  Launch(const Stream& stream, dim3 blocks, dim3 threads,
+         std::source_location where = std::source_location::current())
+      : stream_(native(stream)), blocks_(blocks), threads_(threads), where_(where) {}
+
+  template <class... Params, class... Args>
+  void operator()(void (*kernel)(Params...), const Args&... args) const {
+#ifdef TROUPE_CUDA_EMULATOR
+    cuda_on_cpu::launch(
+        stream_, blocks_, threads_, where_,
+        [kernel, values = std::tuple<Params...>(args...)] { std::apply(kernel, values); });
+#else
+    kernel<<<blocks_, threads_, 0, stream_> > >(static_cast<Params>(args)...);
+    check(cudaGetLastError(), "launch a kernel", where_);
+#endif
+  }
+
+ private:
+  cudaStream_t stream_;
+  dim3 blocks_, threads_;
+  std::source_location where_;
+};
+
+/// The first element of this thread, and the threads of the grid: for loops
+/// `for (i = first_index(); i < count; i += grid_threads())`.
+__device__ inline std::int64_t first_index() {
+  return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+__device__ inline std::int64_t grid_threads() { return std::int64_t{gridDim.x} * blockDim.x; }
+
+/// N elements that are loaded and stored at once.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T at[N];
+};
+/// Elements in 16 bytes, the widest access of a thread.
+template <class T>
+inline constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
+
+template <class... T>
+bool aligned_for_packs(const T*... pointers) {
+  return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+}  // namespace troupe::cuda

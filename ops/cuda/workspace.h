@@ -1,0 +1,16 @@
+#pragma once
+#include <cstddef>
+
+#include "runtime/tensor/tensor.h"
+
+namespace troupe::cuda {
+
+/// Working memory of a kernel, from the device's allocator: it is free again once the host has
+/// given the kernel to the stream, since later kernels of other streams wait (BlockUses). Undefined
+/// for 0 bytes.
+Tensor workspace(const Stream& stream, std::size_t bytes);
+
+/// The largest of all workspaces since the last call.
+std::size_t take_workspace_peak();
+
+}  // namespace troupe::cuda

@@ -1,0 +1,27 @@
+#include <gtest/gtest.h>
+
+#include "emulated.h"
+#include "ops/on_device.h"
+#include "ops/reference/kernels.h"
+
+namespace troupe::testing {
+namespace {
+
+TEST(CudaElementwise, ComputesWhatTheReferenceComputes) {
+  EmulatedStream stream;
+  for (const std::int64_t count : {1, 3, 64, 1000}) {
+    const Tensor x = random_tensor({count}, 1), grad = random_tensor({count}, 2);
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const auto on = [&](const Tensor& t) { return on_device(stream.get(), t, dtype); };
+      const KernelTable& cuda = kernels(stream.get().device, dtype);
+      const double bound = dtype == DType::f64 ? 0.0 : 1e-6;
+      expect_near(stream, cuda.relu(stream.get(), on(x)), reference::relu({}, x), bound);
+      expect_near(stream, cuda.clamp_backward(stream.get(), on(x), on(grad), -0.5, 0.25),
+                  reference::clamp_backward({}, x, grad, -0.5, 0.25), bound);
+    }
+  }
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+}  // namespace
+}  // namespace troupe::testing

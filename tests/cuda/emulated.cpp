@@ -1,0 +1,44 @@
+#include "emulated.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "emulator/cuda_on_cpu.h"
+#include "ops/cuda/backend.h"
+#include "ops/on_device.h"
+#include "runtime/tensor/cast.h"
+#include "samples.h"
+
+namespace troupe::testing {
+
+Device emulated_gpu() { return {&cuda::backend(), 0}; }
+
+EmulatedStream::EmulatedStream()
+    : stream_(Stream{.device = emulated_gpu()}), before_(cuda_on_cpu::errors()) {}
+
+int EmulatedStream::violations() const {
+  synchronize(stream_.get());
+  return cuda_on_cpu::errors() - before_;
+}
+
+Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
+  return testing_ops::uniform("cuda/" + std::to_string(seed), shape);
+}
+
+void expect_near(const EmulatedStream& stream, const Tensor& result, const Tensor& expected,
+                 double bound) {
+  ASSERT_EQ(result.shape(), expected.shape());
+  ASSERT_EQ(result.layout(), expected.layout());
+  const Tensor found = cast(on_cpu(stream.get(), result), DType::f64);
+  const Tensor wanted = cast(expected, DType::f64);
+  for (std::int64_t e = 0; e < found.element_count(); ++e) {
+    const double a = found.data<double>()[e], b = wanted.data<double>()[e];
+    if (std::isnan(a) && std::isnan(b)) continue;
+    if (a == b) continue;
+    ASSERT_LE(std::abs(a - b), bound * std::max(1.0, std::abs(b)))
+        << "element " << e << ": " << a << ", not " << b;
+  }
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,35 @@
+#pragma once
+// The GPU of the tests: the code of ops/cuda on the emulator.
+
+#include <cstdint>
+
+#include "runtime/device/own_stream.h"
+#include "runtime/tensor/tensor.h"
+
+namespace troupe::testing {
+
+Device emulated_gpu();
+
+/// An opened stream of it.
+class EmulatedStream {
+ public:
+  EmulatedStream();
+  const Stream& get() const { return stream_.get(); }
+  /// What the emulator has found since this was made: races, accesses out of bounds, reads of what
+  /// nobody wrote. The messages are on stderr.
+  int violations() const;
+
+ private:
+  OwnStream stream_;
+  int before_;
+};
+
+/// U(-1, 1) in f64, row-major.
+Tensor random_tensor(const Shape& shape, std::uint64_t seed);
+
+/// The result, of any type and device, has the expected shape and layout, and no element is further
+/// from the expected one than bound * max(1, |expected|).
+void expect_near(const EmulatedStream& stream, const Tensor& result, const Tensor& expected,
+                 double bound);
+
+}  // namespace troupe::testing

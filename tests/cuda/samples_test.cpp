@@ -1,0 +1,71 @@
+// Every primitive, forward and backward, on the emulated GPU, against the reference.
+
+#include "samples.h"
+
+#include <gtest/gtest.h>
+
+#include "emulated.h"
+
+namespace troupe::testing {
+namespace {
+
+using testing_ops::all_samples;
+using testing_ops::distance;
+using testing_ops::Outcome;
+using testing_ops::RunOptions;
+using testing_ops::Sample;
+
+struct NamedSample {
+  Sample sample;
+};
+void PrintTo(const NamedSample& named, std::ostream* out) { *out << named.sample.name; }
+
+std::vector<NamedSample> named_samples() {
+  std::vector<NamedSample> result;
+  for (const Sample& sample : all_samples()) result.push_back({sample});
+  return result;
+}
+
+class CudaSamples : public ::testing::TestWithParam<NamedSample> {};
+
+void expect_close(const Outcome& found, const Outcome& expected, double bound) {
+  EXPECT_LE(distance(found.output, expected.output), bound);
+  const auto compare = [&](const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(a[i].defined(), b[i].defined());
+      if (a[i].defined()) {
+        EXPECT_LE(distance(a[i], b[i]), bound);
+      }
+    }
+  };
+  compare(found.input_gradients, expected.input_gradients);
+  compare(found.weight_gradients, expected.weight_gradients);
+  compare(found.statistics, expected.statistics);
+}
+
+TEST_P(CudaSamples, AreTheReferences) {
+  const Sample& sample = GetParam().sample;
+  const testing_ops::Numbers numbers = testing_ops::numbers(sample);
+  const Outcome expected = run(sample, numbers);
+  EmulatedStream stream;
+  for (const Layout layout : {Layout::row_major, Layout::nhwc})
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      SCOPED_TRACE(std::string(name_of(layout)) + " " + std::string(name_of(dtype)));
+      const RunOptions options{.dtype = dtype, .layout = layout, .stream = stream.get()};
+      expect_close(run(sample, numbers, options), expected, dtype == DType::f64 ? 1e-12 : 1e-4);
+    }
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+std::string test_name(const ::testing::TestParamInfo<NamedSample>& info) {
+  std::string name = info.param.sample.name;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaSamples, ::testing::ValuesIn(named_samples()), test_name);
+
+}  // namespace
+}  // namespace troupe::testing
