@@ -47,8 +47,15 @@ class Launch {
         stream_, blocks_, threads_, where_,
         [kernel, values = std::tuple<Params...>(args...)] { std::apply(kernel, values); });
 #else
-    kernel<<<blocks_, threads_, 0, stream_> > >(static_cast<Params>(args)...);
-    check(cudaGetLastError(), "launch a kernel", where_);
+    std::tuple<Params...> values(args...);
+    std::apply(
+        [&](auto&... value) {
+          void* pointers[] = {&value...};
+          check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), blocks_, threads_, pointers,
+                                 0, stream_),
+                "launch a kernel", where_);
+        },
+        values);
 #endif
   }
 
