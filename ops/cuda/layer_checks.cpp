@@ -50,6 +50,12 @@ void check_vector(const char* kernel, const char* name, const Tensor& tensor, st
                           describe(tensor), name_of(dtype), count));
 }
 
+void check_matrix(const char* kernel, const Tensor& x) {
+  if (x.rank() == 2 && x.dim(1) > 0 && x.layout() == Layout::row_major) return;
+  throw Error(ErrorCode::bad_shape,
+              fmt::format("{}: {} must be row-major, [N, columns]", kernel, describe(x)));
+}
+
 void check_epilogue(const char* kernel, const Tensor& x, const NormEpilogue& epilogue) {
   if (epilogue.residual.defined()) check_alike(kernel, x, epilogue.residual);
   if (!(epilogue.dropout >= 0.0f && epilogue.dropout < 1.0f))

@@ -22,6 +22,9 @@ Channels channels_of(const char* kernel, const Tensor& x);
 void check_vector(const char* kernel, const char* name, const Tensor& tensor, std::int64_t count,
                   DType dtype);
 
+/// Throws Error{bad_shape} unless x is [N, columns], row-major, with at least one column.
+void check_matrix(const char* kernel, const Tensor& x);
+
 /// Throws for an epilogue that the fused kernels do not have.
 void check_epilogue(const char* kernel, const Tensor& x, const NormEpilogue& epilogue);
 
