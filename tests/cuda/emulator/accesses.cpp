@@ -101,12 +101,16 @@ struct UbsanPlace {
   std::uint32_t line, column;
 };
 void __ubsan_handle_type_mismatch_v1(const UbsanPlace* place, void* address) {
-  const std::string what = fmt::format("uses a misaligned address at {}:{}: {}", place->file,
-                                       place->line, fmt::ptr(address));
-  if (const cuda_on_cpu::BlockRunner* block = cuda_on_cpu::BlockRunner::current())
-    block->report_here(what);
-  else
-    cuda_on_cpu::report(fmt::format("the host {}", what));
+  cuda_on_cpu::BlockRunner* block = cuda_on_cpu::BlockRunner::current();
+  {
+    const std::string what = fmt::format("uses a misaligned address at {}:{}: {}", place->file,
+                                         place->line, fmt::ptr(address));
+    if (block)
+      block->report_here(what);
+    else
+      cuda_on_cpu::report(fmt::format("the host {}", what));
+  }
+  if (block) block->stop_thread();
 }
 
 // The linker gives all calls of memcpy in the tests' program to this one (--wrap=memcpy), so that

@@ -245,6 +245,11 @@ uint3 BlockRunner::block_index() const {
           static_cast<unsigned>(block_ / size.x / size.y)};
 }
 
+void BlockRunner::stop_thread() {
+  threads_[running_].wait = Wait::stopped;
+  suspend();
+}
+
 void BlockRunner::report_here(const std::string& what) const {
   report(fmt::format("{}: thread {} of block {} {}", operation_.name, running_, block_, what));
 }

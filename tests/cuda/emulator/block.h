@@ -40,10 +40,12 @@ class BlockRunner {
   int sync_block(int value, const Where& where);
   std::uint64_t meet_warp(WarpOperation operation, unsigned mask, std::uint64_t bits, int from);
   void access(const void* address, std::size_t bytes, Mode mode);
+  /// The thread does not go on, nor does its block: the processor may end the process there.
+  void stop_thread();
   void report_here(const std::string& what) const;
 
  private:
-  enum class Wait : std::uint8_t { nothing, block, warp, ended };
+  enum class Wait : std::uint8_t { nothing, block, warp, ended, stopped };
   struct Thread {
     Wait wait = Wait::nothing;
     Fiber* fiber = nullptr;

@@ -89,8 +89,8 @@ void Checker::remember_read(Cell& cell, const Access& now) const {
 
 void Checker::report_race(const char* what, const Region& region, const void* address,
                           const Access& before, const Access& now) const {
-  report(fmt::format("{} {}{}: {}", who(now), what, before.operation == 0 ? "" : " " + who(before),
-                     where(region, address)));
+  const std::string by = before.operation == 0 ? "" : fmt::format(" {}", who(before));
+  report(fmt::format("{} {}{}: {}", who(now), what, by, where(region, address)));
 }
 
 void Checker::access(Region& region, const void* address, std::size_t bytes, Mode mode,

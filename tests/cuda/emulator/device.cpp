@@ -363,7 +363,7 @@ void Device::begin(const EmulationOptions& options) {
   const std::lock_guard lock(mutex_);
   options_ = options;
   random_.seed(options.seed);
-  Memory::get().set_limit(options.device_bytes);
+  Memory::get().set_limits(options.device_bytes, options.pinned_bytes);
   Memory::get().reset_peak();
   changed_.notify_all();
 }
@@ -372,7 +372,7 @@ void Device::end() {
   (void)wait_for_all();
   const std::lock_guard lock(mutex_);
   options_ = options_of_environment();
-  Memory::get().set_limit(SIZE_MAX);
+  Memory::get().set_limits(SIZE_MAX, SIZE_MAX);
   failed_ = false;
   fails_at_ = 0;
   // Nothing is left to do: what comes now is in order with it.

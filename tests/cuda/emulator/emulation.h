@@ -19,7 +19,8 @@ struct EmulationOptions {
   /// Draws which stream goes on, and the order of blocks and threads; 0: in their own order.
   std::uint64_t seed = 0;
   Pace pace = Pace::thread;
-  std::size_t device_bytes = SIZE_MAX;  ///< of memory; what is allocated at the beginning counts
+  // Of memory; what is allocated at the beginning counts.
+  std::size_t device_bytes = SIZE_MAX, pinned_bytes = SIZE_MAX;
 };
 
 /// What there is now.

@@ -23,8 +23,10 @@ Memory::Memory()
 
 std::byte* Memory::allocate(std::size_t bytes, Place place) {
   const std::lock_guard lock(mutex_);
-  if (place == Place::device && bytes > limit_ - std::min(limit_, counts_.device_bytes))
-    return nullptr;
+  const bool device = place == Place::device;
+  std::size_t& in_use = device ? counts_.device_bytes : counts_.pinned_bytes;
+  const std::size_t limit = device ? device_limit_ : pinned_limit_;
+  if (bytes > limit - std::min(limit, in_use)) return nullptr;
   const std::size_t pages = (bytes + page - 1) / page + 1;  // and one that catches what is beyond
   if (pages > (arena_bytes - used_) / page) return nullptr;
   auto region = std::make_unique<Region>();
@@ -37,8 +39,8 @@ std::byte* Memory::allocate(std::size_t bytes, Place place) {
   region_of_page_.resize(region_of_page_.size() + pages,
                          static_cast<std::uint32_t>(regions_.size()));
   used_ += pages * page;
-  (place == Place::device ? counts_.device_bytes : counts_.pinned_bytes) += bytes;
-  ++(place == Place::device ? counts_.device_blocks : counts_.pinned_blocks);
+  in_use += bytes;
+  ++(device ? counts_.device_blocks : counts_.pinned_blocks);
   counts_.peak_device_bytes = std::max(counts_.peak_device_bytes, counts_.device_bytes);
   return regions_.back()->begin;
 }
@@ -57,9 +59,10 @@ Region* Memory::find(const void* address) {
   return at < region_of_page_.size() ? regions_[region_of_page_[at] - 1].get() : nullptr;
 }
 
-void Memory::set_limit(std::size_t device_bytes) {
+void Memory::set_limits(std::size_t device_bytes, std::size_t pinned_bytes) {
   const std::lock_guard lock(mutex_);
-  limit_ = device_bytes;
+  device_limit_ = device_bytes;
+  pinned_limit_ = pinned_bytes;
 }
 
 MemoryCounts Memory::counts() {

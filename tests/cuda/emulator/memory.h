@@ -29,7 +29,7 @@ class Memory {
  public:
   static Memory& get();
 
-  /// Filled with NaNs; null when the device's limit is reached. Thread-safe.
+  /// Filled with NaNs; null when the limit is reached. Thread-safe.
   std::byte* allocate(std::size_t bytes, Place place);
   /// With the lock.
   void release(Region& region);
@@ -45,7 +45,7 @@ class Memory {
 
   /// Held by a kernel or a copy from its beginning to its end, and by accesses of the host.
   std::mutex& mutex() { return mutex_; }
-  void set_limit(std::size_t device_bytes);
+  void set_limits(std::size_t device_bytes, std::size_t pinned_bytes);
   MemoryCounts counts();
   void reset_peak();
 
@@ -56,7 +56,7 @@ class Memory {
   std::mutex mutex_;
   std::byte* arena_;
   std::size_t used_ = 0;  ///< bytes of the arena
-  std::size_t limit_ = SIZE_MAX;
+  std::size_t device_limit_ = SIZE_MAX, pinned_limit_ = SIZE_MAX;
   std::vector<std::uint32_t> region_of_page_;  ///< by page: one more than the index of a region
   std::vector<std::unique_ptr<Region>> regions_;
   MemoryCounts counts_;
