@@ -55,9 +55,7 @@ __global__ void norm_kernel(Parameters<T> parameters, std::int64_t count, Norm<T
 }
 
 template <class T>
-struct Normalise {
-  using Channel = Norm<T>;
-
+struct NormaliseArguments {
   const Norm<T>* norms;
   const T *x, *residual;  ///< residual: null if there is none
   T* z;
@@ -66,33 +64,60 @@ struct Normalise {
   std::uint32_t threshold;  ///< of the dropout; 0: none
   T kept;                   ///< the factor of what is not dropped
   bool relu, residual_first;
+};
 
-  __device__ Norm<T> channel(std::int64_t c) const { return norms[c]; }
+/// With innermost channels, four pixels of a channel share a block of random numbers if the size of
+/// planes is a multiple of four: `at_once` is then 4.
+template <class T, int at_once>
+struct Normalise {
+  static constexpr int samples = at_once;
+  using Channel = Norm<T>;
 
-  /// The random number of place j of a pack.
-  __device__ std::uint32_t number(std::int64_t e, std::int64_t sample, std::int64_t c,
-                                  int j) const {
-    if (shape.inner > 1) return philox_number(random, e + j);
-    const std::int64_t image = sample / shape.plane, pixel = sample % shape.plane;
-    return philox_number(random, (image * shape.count + c + j) * shape.plane + pixel);
-  }
+  NormaliseArguments<T> a;
 
-  template <int N, int held>
+  __device__ Norm<T> channel(std::int64_t c) const { return a.norms[c]; }
+
+  template <int N, int R, int held>
   __device__ void run(std::int64_t e, std::int64_t sample, std::int64_t c,
                       const Norm<T> (&channels)[held]) const {
-    const Pack<T, N> in = packed<T, N>(x, e);
-    Pack<T, N> added{}, out;
-    if (residual) added = packed<T, N>(residual, e);
+    Pack<std::uint32_t, 4> blocks[N] = {};
+    if (R == 4 && a.threshold) {
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      T value = of_place(channels, j)(in.at[j]);
-      if (residual && residual_first) value += added.at[j];
-      if (relu && value < 0) value = 0;
-      if (threshold) value = number(e, sample, c, j) < threshold ? T(0) : value * kept;
-      if (residual && !residual_first) value += added.at[j];
-      out.at[j] = value;
+      for (int j = 0; j < N; ++j)
+        blocks[j] = philox_block(a.random, static_cast<std::uint32_t>(logical(sample, c + j) / 4));
     }
-    write(z, e, out);
+#pragma unroll
+    for (int r = 0; r < R; ++r, e += a.shape.count) {
+      const Pack<T, N> in = packed<T, N>(a.x, e);
+      Pack<T, N> added{}, out;
+      if (a.residual) added = packed<T, N>(a.residual, e);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        std::uint32_t number = 0;
+        if (R == 4)
+          number = blocks[j].at[r];
+        else if (a.threshold)
+          number = philox_number(a.random,
+                                 held == 1 && a.shape.inner > 1 ? e + j : logical(sample, c + j));
+        out.at[j] = one(of_place(channels, j), in.at[j], added.at[j], number);
+      }
+      write(a.z, e, out);
+    }
+  }
+
+ private:
+  /// The number of an element in (N, C, H, W) order, where channels are innermost.
+  __device__ std::int64_t logical(std::int64_t sample, std::int64_t c) const {
+    const std::int64_t image = sample / a.shape.plane, pixel = sample % a.shape.plane;
+    return (image * a.shape.count + c) * a.shape.plane + pixel;
+  }
+  __device__ T one(const Norm<T>& norm, T x, T added, std::uint32_t number) const {
+    T value = norm(x);
+    if (a.residual && a.residual_first) value += added;
+    if (a.relu && value < 0) value = 0;
+    if (a.threshold) value = number < a.threshold ? T(0) : value * a.kept;
+    if (a.residual && !a.residual_first) value += added;
+    return value;
   }
 };
 
@@ -186,6 +211,7 @@ struct WriteGradients {
 
 template <class T>
 struct InputGradient {
+  static constexpr int samples = 1;
   using Channel = InputChannel<T>;
 
   const InputChannel<T>* channels;
@@ -195,7 +221,7 @@ struct InputGradient {
 
   __device__ Channel channel(std::int64_t c) const { return channels[c]; }
 
-  template <int N, int held>
+  template <int N, int R, int held>
   __device__ void run(std::int64_t e, std::int64_t, std::int64_t, const Channel (&of)[held]) const {
     const Pack<T, N> from = packed<T, N>(x, e), slopes = packed<T, N>(grad, e);
     Pack<T, N> by{}, out;
@@ -302,17 +328,20 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
                   in_space<Norm<T>>(space));
     const T *from = input<T>(stream, x), *residual = input<T>(stream, epilogue.residual);
     T* to = output<T>(stream, z);
-    const Normalise<T> normalise{in_space<Norm<T>>(space),
-                                 from,
-                                 residual,
-                                 to,
-                                 channels,
-                                 epilogue.random,
-                                 drop_threshold(epilogue.dropout),
-                                 static_cast<T>(1.0 / (1.0 - double{epilogue.dropout})),
-                                 epilogue.relu,
-                                 epilogue.residual_first};
-    each_element<T>(stream, channels, normalise, from, residual, to);
+    const NormaliseArguments<T> arguments{in_space<Norm<T>>(space),
+                                          from,
+                                          residual,
+                                          to,
+                                          channels,
+                                          epilogue.random,
+                                          drop_threshold(epilogue.dropout),
+                                          static_cast<T>(1.0 / (1.0 - double{epilogue.dropout})),
+                                          epilogue.relu,
+                                          epilogue.residual_first};
+    if (epilogue.dropout > 0.0f && channels.inner == 1 && channels.plane % 4 == 0)
+      each_element<T>(stream, channels, Normalise<T, 4>{arguments}, from, residual, to);
+    else
+      each_element<T>(stream, channels, Normalise<T, 1>{arguments}, from, residual, to);
   });
   return z;
 }

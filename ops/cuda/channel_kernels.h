@@ -46,15 +46,17 @@ void with_form(const Channels& x, F&& f, const Pointers*... pointers) {
 
 // --- element by element --------------------------------------------------------------------------
 
-/// F: `Channel channel(c)` gives what is needed of a channel, `run<N>(e, sample, c, channels)` does
-/// the elements from number e on, of channel c or of the N channels from c on.
+/// F: `Channel channel(c)` gives what is needed of a channel, `run<N, R>(e, sample, c, channels)`
+/// does the elements from number e on, of channel c or of the N channels from c on. R is the
+/// number of samples that are done at once, F::samples where channels are innermost and 1
+/// elsewhere.
 template <bool columns, int N, class F>
 __global__ void each_element_kernel(F f, Channels x, Spread spread) {
-  constexpr int held = columns ? N : 1;
+  constexpr int held = columns ? N : 1, R = columns ? F::samples : 1;
   const std::int64_t inner = columns ? x.count : x.inner;
   const std::int64_t outer = columns ? x.samples : x.samples * x.count;
-  const std::int64_t first = blockIdx.x * std::int64_t{spread.height()} + spread.across();
-  const std::int64_t step = gridDim.x * std::int64_t{spread.height()};
+  const std::int64_t first = (blockIdx.x * std::int64_t{spread.height()} + spread.across()) * R;
+  const std::int64_t step = gridDim.x * std::int64_t{spread.height()} * R;
   const std::int64_t begin = (blockIdx.y * std::int64_t{spread.width} + spread.along()) * N;
   const std::int64_t stride = gridDim.y * std::int64_t{spread.width} * N;
   typename F::Channel channels[held];
@@ -63,19 +65,20 @@ __global__ void each_element_kernel(F f, Channels x, Spread spread) {
 #pragma unroll
       for (int j = 0; j < held; ++j) channels[j] = f.channel(c + j);
       for (std::int64_t sample = first; sample < outer; sample += step)
-        f.template run<N>(sample * inner + c, sample, c, channels);
+        f.template run<N, R>(sample * inner + c, sample, c, channels);
     }
   } else {
     for (std::int64_t plane = first; plane < outer; plane += step) {
       const std::int64_t c = plane % x.count;
       channels[0] = f.channel(c);
       for (std::int64_t i = begin; i < inner; i += stride)
-        f.template run<N>(plane * inner + i, plane / x.count, c, channels);
+        f.template run<N, R>(plane * inner + i, plane / x.count, c, channels);
     }
   }
 }
 
-/// `f` of every element; the pointers are those that f accesses by packs of T.
+/// `f` of every element; the pointers are those that f accesses by packs of T. F::samples divides
+/// the number of samples.
 template <class T, class F, class... Pointers>
 void each_element(const Stream& stream, const Channels& x, const F& f,
                   const Pointers*... pointers) {

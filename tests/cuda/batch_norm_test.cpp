@@ -94,6 +94,7 @@ TEST(CudaBatchNorm, HasTheWholeEpilogue) {
   const RandomKey random{.seed = 0x123456789abcull, .step = 3, .micro_batch = 4, .operation = 5};
   compare(stream, {shape, {.relu = true, .dropout = 0.4f, .random = random}});
   compare(stream, {{5, 3}, {.relu = true, .dropout = 0.4f, .random = random}});
+  compare(stream, {{3, 4, 2, 6}, {.relu = true, .dropout = 0.4f, .random = random}});
   compare(stream, {{2, 3, 5, 3}, {.relu = true, .dropout = 0.4f, .random = random}});
   compare(stream, {shape, {.relu = true, .residual = residual}});
   compare(stream, {shape, {.relu = true, .residual = residual, .residual_first = true}});
