@@ -182,7 +182,7 @@ struct Region {
   std::unique_ptr<Cell[]> cells;
 };
 std::map<std::uintptr_t, Region> regions;
-std::unordered_map<std::uintptr_t, Cell> shared_cells;
+thread_local std::unordered_map<std::uintptr_t, Cell> shared_cells;  // of the blocks of this thread
 std::recursive_mutex checking;
 thread_local bool inside = false;
 
