@@ -73,7 +73,7 @@ TEST_F(CudaPipeline, AnyStagesReplicasAndOrdersMakeTheSameBits) {
                                    {{1, 1, 2}, 1, ScheduleKind::gpipe},
                                    {{1, 1, 1, 1}},
                                    {{4}, 2},
-                                   {{2, 2}, 2, ScheduleKind::zb_h1}};
+                                   {{2, 2}, 2, ScheduleKind::zero_bubble_h1}};
   std::uint32_t seed = 1;
   for (const auto& [partition, replicas, schedule] : cases)
     for (int repetition = 0; repetition < 2; ++repetition) {
