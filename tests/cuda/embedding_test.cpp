@@ -17,9 +17,9 @@ struct Sizes {
 
 const std::vector<Sizes>& sizes() {
   static const std::vector<Sizes> all{
-      {7, 4, 30},    {1, 1, 1},     {5, 1, 40}, {3, 33, 700},  // few rows: parts of indices
-      {300, 12, 50}, {2000, 3, 90},                            // several rows for a block
-      {2, 300, 500},                                           // and several features
+      {7, 4, 30},    {1, 1, 1},     {5, 1, 40}, {2, 33, 300},  // few rows: parts of indices
+      {300, 12, 50}, {1500, 1, 90},                            // several rows for a block
+      {2, 260, 128},                                           // and several features
       {4, 5, 0},     {3, 0, 4},
   };
   return all;
