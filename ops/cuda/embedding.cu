@@ -70,7 +70,7 @@ std::int64_t divided(std::int64_t count, std::int64_t by) { return (count + by -
 /// By the sizes alone. The indices are divided where the rows are too few to keep a GPU busy, and
 /// into so few parts that these take less memory than the gradient.
 Division division_of(std::int64_t rows, std::int64_t features, std::int64_t indices) {
-  constexpr std::int64_t blocks = 1024, least_indices = 64;
+  constexpr std::int64_t blocks = std::min<std::int64_t>(1024, most_blocks), least_indices = 64;
   Division d{.rows = rows, .features = features, .indices = indices};
   d.feature_blocks = divided(features, block_threads);
   d.block_rows = divided(rows, std::max<std::int64_t>(1, blocks / d.feature_blocks));

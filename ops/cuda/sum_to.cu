@@ -95,7 +95,6 @@ __global__ void sum_kernel(Sums sums, Division d, const X* x, const X* factor, d
     }
     if (term_lane == 0 && result < results)
       y[part * results + result] = static_cast<Y>(partial[thread] * scale);
-    __syncthreads();
   }
 }
 
