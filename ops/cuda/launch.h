@@ -48,9 +48,10 @@ class Launch {
   template <class... Params, class... Args>
   void operator()(void (*kernel)(Params...), const Args&... args) const {
 #ifdef TROUPE_CUDA_EMULATOR
-    cuda_on_cpu::launch(
-        stream_, blocks_, threads_, where_,
-        [kernel, values = std::tuple<Params...>(args...)] { std::apply(kernel, values); });
+    check(cuda_on_cpu::launch(
+              stream_, blocks_, threads_, where_,
+              [kernel, values = std::tuple<Params...>(args...)] { std::apply(kernel, values); }),
+          "launch a kernel", where_);
 #else
     std::tuple<Params...> values(args...);
     std::apply(

@@ -330,7 +330,7 @@ struct LossOf {
     return cast(Tensor::from<double>(Shape{}, loss), logits.dtype());
   }
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs) {
-    const double factor = *cast(grad, DType::f64).data<double>();
+    const double factor = *cast(on_cpu(pass.stream, grad), DType::f64).data<double>();
     inputs[0].grad =
         loss_of(pass.stream, loss, saved_logits, targets, scale * factor, true).logits_grad;
   }

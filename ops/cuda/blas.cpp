@@ -1,0 +1,159 @@
+#include "ops/cuda/blas.h"
+
+#include <cublasLt.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <tuple>
+
+#include "ops/cuda/stream.h"
+#include "ops/cuda/workspace.h"
+#include "runtime/error.h"
+
+namespace troupe::cuda {
+namespace {
+
+constexpr std::size_t workspace_limit = std::size_t{32} << 20;
+
+void check(cublasStatus_t status, const char* operation) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("cuBLASLt could not {}: {}", operation, cublasLtGetStatusString(status)),
+              "look for a driver that fits the CUDA toolkit of this build");
+}
+
+cublasLtHandle_t handle() {  // thread-safe; never destroyed: CUDA may have ended before
+  static const cublasLtHandle_t handle = [] {
+    cublasLtHandle_t created = nullptr;
+    check(cublasLtCreate(&created), "start");
+    return created;
+  }();
+  return handle;
+}
+
+template <auto destroy>
+struct Destroy {
+  void operator()(auto* object) const { destroy(object); }
+};
+template <class T, auto destroy>
+using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroy<destroy>>;
+using Operation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Matrix = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+/// Of a row-major matrix, which cuBLAS takes for its transpose.
+Matrix matrix(cudaDataType type, std::int64_t rows, std::int64_t columns, std::int64_t batches,
+              std::int64_t step) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns),
+                                   static_cast<std::uint64_t>(rows), columns),
+        "describe a matrix");
+  Matrix owned(made);
+  const auto count = static_cast<std::int32_t>(batches);
+  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                         sizeof(count)),
+        "describe a matrix");
+  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+                                         sizeof(step)),
+        "describe a matrix");
+  return owned;
+}
+
+/// y^T = b^T a^T, since cuBLAS's matrices are column-major.
+struct Plan {
+  Operation operation;
+  Matrix left, right, to;  ///< b, a, y
+  std::optional<cublasLtMatmulHeuristicResult_t> choice;
+};
+
+void set_operation(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
+                   bool transposed) {
+  const cublasOperation_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof(value)),
+        "describe a product");
+}
+
+Plan make_plan(const Product& p, DType dtype, bool bias) {
+  const bool f64 = dtype == DType::f64;
+  const cudaDataType type = f64 ? CUDA_R_64F : CUDA_R_32F;
+  cublasLtMatmulDesc_t operation = nullptr;
+  check(cublasLtMatmulDescCreate(&operation, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, type),
+        "describe a product");
+  Plan plan{.operation = Operation(operation), .left = {}, .right = {}, .to = {}, .choice = {}};
+  set_operation(operation, CUBLASLT_MATMUL_DESC_TRANSA, p.transposed_b);
+  set_operation(operation, CUBLASLT_MATMUL_DESC_TRANSB, p.transposed_a);
+  if (bias) {
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                         sizeof(epilogue)),
+          "describe a product");
+  }
+  plan.left = p.transposed_b ? matrix(type, p.columns, p.depth, p.batches, p.b_step)
+                             : matrix(type, p.depth, p.columns, p.batches, p.b_step);
+  plan.right = p.transposed_a ? matrix(type, p.depth, p.rows, p.batches, p.a_step)
+                              : matrix(type, p.rows, p.depth, p.batches, p.a_step);
+  plan.to = matrix(type, p.rows, p.columns, p.batches, p.rows * p.columns);
+  cublasLtMatmulPreference_t preference = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&preference), "choose an algorithm");
+  const Preference owned(preference);
+  // No reduction in place by atomics: the order of additions is fixed.
+  const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace_limit, sizeof(workspace_limit)),
+        "choose an algorithm");
+  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                             &reductions, sizeof(reductions)),
+        "choose an algorithm");
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle(), operation, plan.left.get(), plan.right.get(),
+                                     plan.to.get(), plan.to.get(), preference, 1, &best, &found);
+  if (status == CUBLAS_STATUS_SUCCESS && found == 1) plan.choice = best;
+  return plan;
+}
+
+/// The plans of the process, made once for each kind of product.
+const Plan& plan_of(const Product& p, DType dtype, bool bias) {
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, std::int64_t,
+                         std::int64_t, std::int64_t, bool, DType>;
+  static std::mutex mutex;
+  static auto* plans = new std::map<Key, Plan>;
+  const Key key{p.rows,    p.depth,  p.columns, p.transposed_a, p.transposed_b,
+                p.batches, p.a_step, p.b_step,  bias,           dtype};
+  const std::lock_guard lock(mutex);
+  const auto found = plans->find(key);
+  return found != plans->end() ? found->second
+                               : plans->emplace(key, make_plan(p, dtype, bias)).first->second;
+}
+
+}  // namespace
+
+bool multiply_by_library(const Stream& stream, const Product& p, DType dtype, const void* a,
+                         const void* b, const void* bias, void* y) {
+  const bool f64 = dtype == DType::f64;
+  if (p.depth == 0 || p.batches > INT32_MAX || (f64 && bias)) return false;
+  const Plan& plan = plan_of(p, dtype, bias != nullptr);
+  if (!plan.choice) return false;
+  // A plan is shared by actors: the address of the bias belongs to the call.
+  cublasLtMatmulDescOpaque_t operation = *plan.operation;
+  if (bias)
+    check(cublasLtMatmulDescSetAttribute(&operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                         sizeof(bias)),
+          "take a bias");
+  const double one = 1.0, beta = p.adds ? 1.0 : 0.0;
+  const float one_f32 = 1.0f, beta_f32 = p.adds ? 1.0f : 0.0f;
+  const Tensor memory = workspace(stream, plan.choice->workspaceSize);
+  check(cublasLtMatmul(handle(), &operation, f64 ? static_cast<const void*>(&one) : &one_f32, b,
+                       plan.left.get(), a, plan.right.get(),
+                       f64 ? static_cast<const void*>(&beta) : &beta_f32, y, plan.to.get(), y,
+                       plan.to.get(), &plan.choice->algo, memory.raw(), plan.choice->workspaceSize,
+                       native(stream)),
+        "multiply");
+  return true;
+}
+
+}  // namespace troupe::cuda

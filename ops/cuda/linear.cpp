@@ -1,0 +1,60 @@
+#include <algorithm>
+
+#include "ops/cuda/elements.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/layer_weights.h"
+#include "ops/cuda/product.h"
+
+namespace troupe::cuda {
+namespace {
+
+class Linear final : public LayerKernel {
+ public:
+  explicit Linear(const LinearOptions& options)
+      : in_(options.in_features), out_(options.out_features) {}
+
+  void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
+                   std::uint64_t version) override {
+    weights_.use(weight, bias, version);
+  }
+  Tensor forward(const Stream& stream, const Tensor& x) override {
+    Tensor y = result(stream, Shape{x.dim(0), out_}, x.dtype());
+    multiply(stream, {.rows = x.dim(0), .depth = in_, .columns = out_, .transposed_b = true}, x, 0,
+             weights_.weight, 0, weights_.bias, y, 0);
+    return y;
+  }
+  Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
+                        Layout) override {
+    Tensor x_grad = result(stream, x_shape, grad.dtype());
+    multiply(stream, {.rows = grad.dim(0), .depth = out_, .columns = in_}, grad, 0, weights_.weight,
+             0, {}, x_grad, 0);
+    return x_grad;
+  }
+  void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
+                       Tensor& weight_grad, Tensor& bias_grad) override {
+    multiply(stream, {.rows = out_, .depth = x.dim(0), .columns = in_, .transposed_a = true}, grad,
+             0, x, 0, {}, weight_grad, 0);
+    bias_gradient(stream, grad, bias_grad);
+  }
+
+ private:
+  std::int64_t in_, out_;
+  LayerWeights weights_;
+};
+
+}  // namespace
+
+void bias_gradient(const Stream& stream, const Tensor& grad, Tensor& bias_grad) {
+  if (!bias_grad.defined()) return;
+  const std::int64_t count = grad.dim(1);
+  const Tensor sums =
+      sum_to(stream, grad, {}, grad.rank() == 4 ? Shape{1, count, 1, 1} : Shape{1, count}, 1.0);
+  // One pixel: the same in memory in each layout.
+  copy(stream, Tensor::view(sums.storage(), 0, bias_grad.shape(), sums.dtype()), bias_grad);
+}
+
+std::unique_ptr<LayerKernel> linear(const LinearOptions& options) {
+  return std::make_unique<Linear>(options);
+}
+
+}  // namespace troupe::cuda
