@@ -65,20 +65,15 @@ __global__ void broadcast_kernel(Op op, IndexSpace<2> space, Operand<T> a, Opera
   }
 }
 
-/// Whether rows divide into packs that each operand has in one piece, or as one element.
+/// Whether rows divide into packs that each operand has in one piece, or as one element. An operand
+/// is dense, so that all its rows are as many elements long.
 template <class T>
 bool computes_packs(const BroadcastPlan& plan, const Operand<T>& a, const Operand<T>& b,
                     const T* y) {
-  constexpr int width = pack_width<T>;
-  if (plan.inner().size % width != 0 || !aligned_for_packs(y)) return false;
-  const auto fits = [&](const Operand<T>& operand, std::size_t number) {
-    if (operand.elements == nullptr || operand.repeats) return true;
-    if (plan.inner().steps[number] != 1 || !aligned_for_packs(operand.elements)) return false;
-    for (int axis = 0; axis + 1 < plan.rank; ++axis)
-      if (plan.axes[static_cast<std::size_t>(axis)].steps[number] % width != 0) return false;
-    return true;
+  const auto fits = [](const Operand<T>& operand) {
+    return operand.elements == nullptr || operand.repeats || aligned_for_packs(operand.elements);
   };
-  return fits(a, 0) && fits(b, 1);
+  return plan.inner().size % pack_width<T> == 0 && aligned_for_packs(y) && fits(a) && fits(b);
 }
 
 template <int N, class T, class Op>

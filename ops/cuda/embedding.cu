@@ -69,10 +69,10 @@ std::int64_t divided(std::int64_t count, std::int64_t by) { return (count + by -
 
 /// By the sizes alone. The indices are divided where the rows are too few to keep a GPU busy, and
 /// into so few parts that these take less memory than the gradient.
-Division division_of(std::int64_t rows, std::int64_t features, std::int64_t indices, int threads) {
-  constexpr std::int64_t blocks = 1024, least_indices = 64;
+Division division_of(std::int64_t rows, std::int64_t features, std::int64_t indices) {
+  constexpr std::int64_t blocks = std::min<std::int64_t>(1024, most_blocks), least_indices = 64;
   Division d{.rows = rows, .features = features, .indices = indices};
-  d.feature_blocks = divided(features, threads);
+  d.feature_blocks = divided(features, block_threads);
   d.block_rows = divided(rows, std::max<std::int64_t>(1, blocks / d.feature_blocks));
   d.row_blocks = divided(rows, d.block_rows);
   const std::int64_t most = std::min(
@@ -82,26 +82,24 @@ Division division_of(std::int64_t rows, std::int64_t features, std::int64_t indi
   return d;
 }
 
-constexpr int most_threads = 256;
-
 /// The indices of a block's rows among as many as it has threads, in their order.
 struct Found {
   int count;
-  int place[most_threads];  ///< after the first of these indices
-  int row[most_threads];    ///< after the block's first row
-  int of_warp[most_threads / warp_size];
+  int place[block_threads];  ///< after the first of these indices
+  int row[block_threads];    ///< after the block's first row
+  int of_warp[block_threads / warp_size];
 };
 
 /// Called by all threads of a block, each with the row of its index, counted from the block's
 /// first; negative: of another block. Ends with the threads together.
 __device__ void find(Found& found, int row) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp_size;
-  const int warp = thread / warp_size, warps = static_cast<int>(blockDim.x) / warp_size;
+  const int warp = thread / warp_size;
   const unsigned with = __ballot_sync(0xffffffffu, row >= 0);
   if (lane == 0) found.of_warp[warp] = __popc(with);
   __syncthreads();
   int at = 0, all = 0;
-  for (int w = 0; w < warps; ++w) {
+  for (int w = 0; w < block_threads / warp_size; ++w) {
     if (w == warp) at = all;
     all += found.of_warp[w];
   }
@@ -144,19 +142,19 @@ __device__ void add_found(const Found& found, const T* grad, std::int64_t featur
 template <class T, class Index>
 __global__ void scatter_kernel(Division d, const T* grad, const Index* indices, T* sums) {
   __shared__ Found found;
-  const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+  const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t blocks = d.row_blocks * d.feature_blocks * d.parts;
   for (std::int64_t number = blockIdx.x; number < blocks; number += gridDim.x) {
     const std::int64_t part = number / d.feature_blocks / d.row_blocks;
     const std::int64_t first_row = number / d.feature_blocks % d.row_blocks * d.block_rows;
     const std::int64_t rows = smaller(d.block_rows, d.rows - first_row);
-    const std::int64_t feature = number % d.feature_blocks * threads + thread;
+    const std::int64_t feature = number % d.feature_blocks * block_threads + thread;
     const bool adds = feature < d.features;
     T* mine = sums + (part * d.rows + first_row) * d.features + feature;
     if (adds)
       for (std::int64_t row = 0; row < rows; ++row) mine[row * d.features] = 0;
     const std::int64_t end = smaller(d.indices, (part + 1) * d.part_indices);
-    for (std::int64_t first = part * d.part_indices; first < end; first += threads) {
+    for (std::int64_t first = part * d.part_indices; first < end; first += block_threads) {
       const std::int64_t own = first + thread;
       const std::int64_t row = own < end ? row_of(indices[own], d.rows) : no_row;
       const bool inside = row >= first_row && row < first_row + rows;
@@ -178,15 +176,16 @@ __global__ void add_parts_kernel(const T* sums, std::int64_t parts, std::int64_t
 }
 
 template <class T, class Index>
-void scatter(const Stream& stream, const Division& d, int threads, const T* grad,
-             const Index* indices, T* weight_grad) {
+void scatter(const Stream& stream, const Division& d, const T* grad, const Index* indices,
+             T* weight_grad) {
   const dim3 blocks = blocks_for(d.row_blocks * d.feature_blocks * d.parts, 1);
   const auto kernel = scatter_kernel<T, Index>;
-  if (d.parts == 1) return Launch(stream, blocks, threads)(kernel, d, grad, indices, weight_grad);
+  if (d.parts == 1)
+    return Launch(stream, blocks, block_threads)(kernel, d, grad, indices, weight_grad);
   const std::int64_t count = d.rows * d.features;
   const Tensor memory = workspace(stream, static_cast<std::size_t>(d.parts * count) * sizeof(T));
   auto* sums = reinterpret_cast<T*>(memory.raw());
-  Launch(stream, blocks, threads)(kernel, d, grad, indices, sums);
+  Launch(stream, blocks, block_threads)(kernel, d, grad, indices, sums);
   Launch(stream, blocks_for(count), block_threads)(add_parts_kernel<T>, sums, d.parts, count,
                                                    weight_grad);
 }
@@ -218,12 +217,10 @@ void embedding_backward(const Stream& stream, const Tensor& grad, const Tensor& 
                         Tensor& weight_grad) {
   if (weight_grad.element_count() == 0) return;
   const std::int64_t features = weight_grad.dim(1);
-  const int threads = static_cast<int>(
-      std::min<std::int64_t>(most_threads, divided(features, warp_size) * warp_size));
-  const Division d = division_of(weight_grad.dim(0), features, indices.element_count(), threads);
+  const Division d = division_of(weight_grad.dim(0), features, indices.element_count());
   visit_float(weight_grad.dtype(), [&]<class T>(T) {
     visit_index(indices, [&]<class Index>(Index) {
-      scatter<T, Index>(stream, d, threads, input<T>(stream, grad), input<Index>(stream, indices),
+      scatter<T, Index>(stream, d, input<T>(stream, grad), input<Index>(stream, indices),
                         output<T>(stream, weight_grad));
     });
   });

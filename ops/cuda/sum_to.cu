@@ -34,8 +34,8 @@ Sums sums_of(const BroadcastPlan& plan) {
 /// How threads divide the work. `results` * `terms` is the block's size; all are powers of two.
 struct Division {
   int results = 0, terms = 0;              ///< threads of a block along each
-  std::int64_t tiles = 0;                  ///< of results
   std::int64_t parts = 1, part_terms = 0;  ///< of each result's terms
+  IndexSpace<2> pieces;                    ///< a block's at a time: its part; its first result
 };
 
 int power_of_two(std::int64_t count, int most) {
@@ -44,7 +44,7 @@ int power_of_two(std::int64_t count, int most) {
 }
 
 Division division_of(const Sums& sums, bool may_divide_terms) {
-  constexpr std::int64_t terms_each = 16, most_blocks = 1024;
+  constexpr std::int64_t terms_each = 16, blocks = 1024;
   const std::int64_t results = sums.results.count(), terms = sums.terms.count();
   Division d;
   if (sums.terms_adjacent) {
@@ -55,11 +55,13 @@ Division division_of(const Sums& sums, bool may_divide_terms) {
     d.terms = power_of_two(terms, block_threads / adjacent);
   }
   d.results = block_threads / d.terms;
-  d.tiles = (results + d.results - 1) / d.results;
+  const std::int64_t tiles = (results + d.results - 1) / d.results;
   const std::int64_t most_parts = (terms + d.terms * terms_each - 1) / (d.terms * terms_each);
-  if (may_divide_terms) d.parts = std::clamp<std::int64_t>(most_blocks / d.tiles, 1, most_parts);
+  if (may_divide_terms) d.parts = std::clamp<std::int64_t>(blocks / tiles, 1, most_parts);
   d.part_terms = (terms + d.parts - 1) / d.parts;
   d.parts = (terms + d.part_terms - 1) / d.part_terms;
+  d.pieces.add(d.parts, {{1, 0}});
+  d.pieces.add(tiles, {{0, d.results}});
   return d;
 }
 
@@ -72,9 +74,9 @@ __global__ void sum_kernel(Sums sums, Division d, const X* x, const X* factor, d
   const int term_lane = sums.terms_adjacent ? thread % d.terms : thread / d.results;
   const int between_terms = sums.terms_adjacent ? 1 : d.results;
   const std::int64_t results = sums.results.count(), terms = sums.terms.count();
-  for (std::int64_t number = blockIdx.x; number < d.tiles * d.parts; number += gridDim.x) {
-    const std::int64_t part = number / d.tiles;
-    const std::int64_t result = number % d.tiles * d.results + result_lane;
+  for (std::int64_t number = blockIdx.x; number < d.pieces.count(); number += gridDim.x) {
+    const auto piece = d.pieces.places(number);
+    const std::int64_t part = piece.of[0], result = piece.of[1] + result_lane;
     const std::int64_t end = result < results ? smaller(terms, (part + 1) * d.part_terms) : 0;
     const auto first = sums.results.places(result < results ? result : 0);
     double sum = 0;
@@ -93,14 +95,13 @@ __global__ void sum_kernel(Sums sums, Division d, const X* x, const X* factor, d
     }
     if (term_lane == 0 && result < results)
       y[part * results + result] = static_cast<Y>(partial[thread] * scale);
-    __syncthreads();
   }
 }
 
 template <class X, class Y>
 void launch(const Stream& stream, const Sums& sums, const Division& division, const X* x,
             const X* factor, double scale, Y* y) {
-  Launch(stream, blocks_for(division.tiles * division.parts, 1), block_threads)(
+  Launch(stream, blocks_for(division.pieces.count(), 1), block_threads)(
       sum_kernel<X, Y>, sums, division, x, factor, scale, y);
 }
 
