@@ -18,7 +18,7 @@ namespace {
 
 /// The scores of a part, unless those of 64 tokens are more. The gradients' bits depend on it.
 #ifdef TROUPE_CUDA_EMULATOR
-constexpr std::int64_t most_scores = 1 << 13;  // so that small tests have several parts
+constexpr std::int64_t most_scores = 1 << 14;  // so that small tests have several parts
 #else
 constexpr std::int64_t most_scores = 1 << 25;
 #endif
