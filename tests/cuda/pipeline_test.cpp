@@ -34,6 +34,7 @@ double difference(const TrainingResult& a, const TrainingResult& b) {
   double largest = 0;
   for (std::size_t i = 0; i < left.size(); ++i) {
     if (left[i].name != right[i].name) return INFINITY;
+    if (!is_floating(left[i].tensor.dtype())) continue;
     const Tensor x = cast(left[i].tensor, DType::f64), y = cast(right[i].tensor, DType::f64);
     for (std::int64_t e = 0; e < x.element_count(); ++e)
       largest = std::max(largest, std::abs(x.data<double>()[e] - y.data<double>()[e]));
