@@ -236,6 +236,7 @@ TEST(CudaStream, EndsAllFencesWithTheErrorOfTheDevice) {
     (void)other.get();  // opened while it can be
     const WorkPtr good = device_stream(stream.get())->record();
     EXPECT_TRUE(end_of(good));
+    cudaDeviceSynchronize();  // no call of the host is left
     Emulation::fail_after(1);
     const WorkPtr failed = [&] {
       const Tensor y = doubled(stream.get(), x);
