@@ -140,6 +140,9 @@ inline int __popc(unsigned v) { return __builtin_popcount(v); }
 inline int __ffs(int v) { return __builtin_ffs(v); }
 inline int __clz(int v) { return v == 0 ? 32 : __builtin_clz(unsigned(v)); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((std::uint64_t{a} * b) >> 32); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned long long)((static_cast<unsigned __int128>(a) * b) >> 64);
+}
 
 // Of integers only: a sum of floating-point numbers must not depend on the order of threads.
 template <class T>

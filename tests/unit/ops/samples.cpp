@@ -2,6 +2,7 @@
 
 #include "function_samples.h"
 #include "ops/loss.h"
+#include "ops/on_device.h"
 #include "ops/primitives/arithmetic.h"
 #include "ops/primitives/attention.h"
 #include "ops/primitives/batch_norm2d.h"
@@ -327,7 +328,7 @@ struct LossOf {
     return cast(Tensor::from<double>(Shape{}, loss), logits.dtype());
   }
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs) {
-    const double factor = *cast(grad, DType::f64).data<double>();
+    const double factor = *cast(on_cpu(pass.stream, grad), DType::f64).data<double>();
     inputs[0].grad =
         loss_of(pass.stream, loss, saved_logits, targets, scale * factor, true).logits_grad;
   }
