@@ -6,11 +6,8 @@
 #include <bit>
 #include <numeric>
 
-#include "shared_memory.h"
+#include "own_object.h"
 #include "violations.h"
-
-// Of the linker: where the program begins and ends.
-extern "C" const char __executable_start, _end;
 
 namespace cuda_on_cpu {
 namespace {
@@ -264,8 +261,7 @@ Region* BlockRunner::region_of(const void* address) {
 bool BlockRunner::is_argument_or_constant(const void* address) const {
   const Closure& kernel = launch_.kernel;
   return lies_in(address, kernel.object.get(), kernel.bytes) ||
-         lies_in(address, &__executable_start,
-                 static_cast<std::size_t>(&_end - &__executable_start));
+         lies_in(address, own_object().begin, own_object().bytes);
 }
 
 void BlockRunner::access(const void* address, std::size_t bytes, Mode mode) {
