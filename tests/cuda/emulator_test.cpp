@@ -96,7 +96,7 @@ constexpr Planted mistakes[] = {
     {"leaves_before_a_barrier", leaves_before_a_barrier, "have ended before a __syncthreads"},
     {"stands_still", stands_still, "stands still"},
     {"is_misaligned", is_misaligned, "uses a misaligned address"},
-    {"misses_bytes", misses_bytes, "reads, not in order, what was written"},
+    {"misses_bytes", misses_bytes, "not in order"},
     {"writes_host_memory", writes_host_memory, "writes memory that is not the device's"},
 };
 
