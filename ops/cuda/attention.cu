@@ -3,20 +3,22 @@
 // token's sum, from which backward computes the shares again. Where tokens are split, the gradients
 // of keys and values are added up in the order of the parts.
 
+#include <vector>
+
 #include "ops/attention_sizes.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/layer_checks.h"
 #include "ops/cuda/rows.h"
 #include "ops/cuda/tile_product.h"
 #include "ops/cuda/workspace.h"
-#include "runtime/error.h"
 
 namespace troupe::cuda {
 namespace {
 
 /// The scores of a part, unless those of 64 tokens are more. The gradients' bits depend on it.
 #ifdef TROUPE_CUDA_EMULATOR
-constexpr std::int64_t most_scores = 1 << 13;  // so that small tests have several parts
+constexpr std::int64_t most_scores = 1 << 14;  // so that small tests have several parts
 #else
 constexpr std::int64_t most_scores = 1 << 25;
 #endif
@@ -48,9 +50,7 @@ struct Mask {
 template <class T>
 Mask<T> mask_of(const Stream& stream, const Tensor& mask, const Shape& q) {
   if (!mask.defined()) return {};
-  if (mask.rank() > q.rank() || mask.layout() != Layout::row_major)
-    throw Error(ErrorCode::bad_shape,
-                "attention: a mask " + to_string(mask.shape()) + " for " + to_string(q));
+  check_mask("attention", mask, q);
   Mask<T> result{.data = input<T>(stream, mask), .outer = q.rank() - 2};
   std::int64_t stride = 1;
   for (int back = 1; back <= q.rank(); ++back) {  // axes from the last one on

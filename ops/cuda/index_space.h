@@ -9,6 +9,8 @@
 
 namespace troupe::cuda {
 
+__device__ inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
 /// Divides by a number of at least 2 that the host knows, with one product (T. Granlund,
 /// P. L. Montgomery, "Division by invariant integers using multiplication", PLDI 1994, theorem 4.2
 /// for numbers of 63 bits): a GPU has no instruction that divides integers.

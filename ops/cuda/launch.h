@@ -25,12 +25,17 @@ namespace troupe::cuda {
 inline constexpr int warp_size = 32;
 inline constexpr int block_threads = 256;  ///< of kernels that have no reason for another number
 
+#ifdef TROUPE_CUDA_EMULATOR
+inline constexpr std::int64_t most_blocks = 5;  // so that small tensors take several steps
+#else
+inline constexpr std::int64_t most_blocks = 16'384;  // fill the largest device several times
+#endif
+
 /// Blocks for kernels whose threads go through `count` elements in steps of the whole grid: enough
-/// for one step, at most as many as fill the largest device several times.
+/// for one step, at most `most_blocks`.
 inline dim3 blocks_for(std::int64_t count, int threads = block_threads) {
-  constexpr std::int64_t most = 16'384;
-  return dim3(
-      static_cast<unsigned>(std::clamp<std::int64_t>((count + threads - 1) / threads, 1, most)));
+  return dim3(static_cast<unsigned>(
+      std::clamp<std::int64_t>((count + threads - 1) / threads, 1, most_blocks)));
 }
 
 /// Gives a kernel to a stream: `Launch(stream, blocks, threads)(kernel, arguments...)`. Throws

@@ -70,6 +70,12 @@ void check_epilogue(const char* kernel, const Tensor& x, const NormEpilogue& epi
               "use the kernel for dropout alone");
 }
 
+void check_mask(const char* kernel, const Tensor& mask, const Shape& q) {
+  if (mask.rank() <= q.rank() && mask.layout() == Layout::row_major) return;
+  throw Error(ErrorCode::bad_shape, fmt::format("{}: the mask is {}; it does not fit {}", kernel,
+                                                describe(mask), to_string(q)));
+}
+
 std::int64_t rows_of(const char* kernel, const Tensor& x, std::int64_t features) {
   const std::int64_t count = x.element_count();
   if (x.layout() != Layout::row_major || features < 0 || (features == 0 && count > 0) ||

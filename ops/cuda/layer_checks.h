@@ -28,6 +28,9 @@ void check_matrix(const char* kernel, const Tensor& x);
 /// Throws for an epilogue that the fused kernels do not have.
 void check_epilogue(const char* kernel, const Tensor& x, const NormEpilogue& epilogue);
 
+/// Throws Error{bad_shape} unless the mask is row-major and has no more axes than q.
+void check_mask(const char* kernel, const Tensor& mask, const Shape& q);
+
 /// The rows of x; throws Error{bad_shape} unless x consists of rows of `features`.
 std::int64_t rows_of(const char* kernel, const Tensor& x, std::int64_t features);
 

@@ -45,12 +45,6 @@ std::vector<Axis> axes_of(const Shape& space, const ElementPlaces& from, const E
   return axes;
 }
 
-IndexSpace<2> space_of(std::span<const Axis> axes) {
-  IndexSpace<2> space;
-  for (const Axis& axis : axes) space.add(axis.size, {{axis.from, axis.to}});
-  return space;
-}
-
 template <class Element>
 __global__ void copy_kernel(IndexSpace<2> space, const Element* from, Element* to) {
   for (std::int64_t i = first_index(); i < space.count(); i += grid_threads()) {
@@ -62,7 +56,8 @@ __global__ void copy_kernel(IndexSpace<2> space, const Element* from, Element* t
 template <class Element>
 void copy_lines(const Stream& stream, std::span<const Axis> axes, const Element* from,
                 Element* to) {
-  const IndexSpace<2> space = space_of(axes);
+  IndexSpace<2> space;
+  for (const Axis& axis : axes) space.add(axis.size, {{axis.from, axis.to}});
   Launch(stream, blocks_for(space.count()), block_threads)(copy_kernel<Element>, space, from, to);
 }
 
@@ -90,11 +85,8 @@ constexpr int tile = 32;  // a warp reads a line of it, and writes one
 
 /// Planes whose outer axis lies dense in `from` and whose inner axis lies dense in `to`.
 struct Transposition {
-  IndexSpace<2> planes;
   Axis outer, inner;
-
-  __device__ __host__ std::int64_t outer_tiles() const { return (outer.size + tile - 1) / tile; }
-  __device__ __host__ std::int64_t inner_tiles() const { return (inner.size + tile - 1) / tile; }
+  IndexSpace<4> tiles;  ///< places: in from; in to; on the outer axis; on the inner axis
 };
 
 /// By tiles in shared memory, so that reads and writes are both of whole lines.
@@ -104,19 +96,16 @@ __global__ void transpose_kernel(Transposition t, const T* from, T* to) {
   const int lane = static_cast<int>(threadIdx.x) % tile;
   const int first = static_cast<int>(threadIdx.x) / tile;
   const int lines_at_once = static_cast<int>(blockDim.x) / tile;
-  const std::int64_t outer_tiles = t.outer_tiles(), inner_tiles = t.inner_tiles();
-  const std::int64_t tiles = t.planes.count() * outer_tiles * inner_tiles;
-  for (std::int64_t number = blockIdx.x; number < tiles; number += gridDim.x) {
-    const std::int64_t o = number % outer_tiles * tile;
-    const std::int64_t i = number / outer_tiles % inner_tiles * tile;
-    const auto plane = t.planes.places(number / outer_tiles / inner_tiles);
+  for (std::int64_t number = blockIdx.x; number < t.tiles.count(); number += gridDim.x) {
+    const auto places = t.tiles.places(number);
+    const T* source = from + places.of[0];
+    T* target = to + places.of[1];
+    const std::int64_t outer = t.outer.size - places.of[2], inner = t.inner.size - places.of[3];
     for (int line = first; line < tile; line += lines_at_once)
-      if (o + lane < t.outer.size && i + line < t.inner.size)
-        lines[line][lane] = from[plane.of[0] + o + lane + (i + line) * t.inner.from];
+      if (lane < outer && line < inner) lines[line][lane] = source[lane + line * t.inner.from];
     __syncthreads();
     for (int line = first; line < tile; line += lines_at_once)
-      if (o + line < t.outer.size && i + lane < t.inner.size)
-        to[plane.of[1] + (o + line) * t.outer.to + i + lane] = lines[lane][line];
+      if (line < outer && lane < inner) target[line * t.outer.to + lane] = lines[lane][line];
     __syncthreads();
   }
 }
@@ -131,9 +120,13 @@ bool transposes(std::span<const Axis> axes) {
 
 template <class T>
 void transpose(const Stream& stream, std::span<const Axis> axes, const T* from, T* to) {
-  const Transposition t{space_of(axes.first(axes.size() - 2)), axes[axes.size() - 2], axes.back()};
-  const std::int64_t tiles = t.planes.count() * t.outer_tiles() * t.inner_tiles();
-  Launch(stream, blocks_for(tiles, 1), block_threads)(transpose_kernel<T>, t, from, to);
+  Transposition t{.outer = axes[axes.size() - 2], .inner = axes.back(), .tiles = {}};
+  for (const Axis& axis : axes.first(axes.size() - 2))
+    t.tiles.add(axis.size, {{axis.from, axis.to, 0, 0}});
+  const auto tiles_of = [](const Axis& axis) { return (axis.size + tile - 1) / tile; };
+  t.tiles.add(tiles_of(t.inner), {{tile * t.inner.from, tile, 0, tile}});
+  t.tiles.add(tiles_of(t.outer), {{tile, tile * t.outer.to, tile, 0}});
+  Launch(stream, blocks_for(t.tiles.count(), 1), block_threads)(transpose_kernel<T>, t, from, to);
 }
 
 template <class T>

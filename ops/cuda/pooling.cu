@@ -71,7 +71,7 @@ __device__ bool replaces(T value, T largest) {
   return value > largest || (is_nan(value) && !is_nan(largest));
 }
 
-/// Which functions of windows there are, each with the elements of a result and of a gradient.
+/// Functions of windows: the elements of a result, and what a window adds to a gradient.
 template <class T, int N>
 struct Largest {
   using P = Pack<T, N>;

@@ -21,7 +21,8 @@ __global__ void softmax_rows(const T* x, T* y, std::int64_t rows, std::int64_t l
     for (std::int64_t i = Team::rank(); i < length; i += Team::size)
       sum += std::exp(from[i] - largest);
     const double total = sum_of_team<Team>(sum);
-    const T factor = static_cast<T>(1 / total), subtracted = static_cast<T>(std::log(total));
+    const T factor = static_cast<T>(1 / total);
+    const T subtracted = logarithm ? static_cast<T>(std::log(total)) : T(0);
     for (std::int64_t i = Team::rank(); i < length; i += Team::size) {
       const T shifted = from[i] - largest;
       to[i] = logarithm ? shifted - subtracted : std::exp(shifted) * factor;
@@ -40,7 +41,8 @@ __global__ void softmax_columns(const T* x, T* y, Lines lines, bool logarithm) {
     for (std::int64_t i = 0; i < lines.length; ++i) largest = Larger{}(from[i * step], largest);
     double total = 0;
     for (std::int64_t i = 0; i < lines.length; ++i) total += std::exp(from[i * step] - largest);
-    const T factor = static_cast<T>(1 / total), subtracted = static_cast<T>(std::log(total));
+    const T factor = static_cast<T>(1 / total);
+    const T subtracted = logarithm ? static_cast<T>(std::log(total)) : T(0);
     for (std::int64_t i = 0; i < lines.length; ++i) {
       const T shifted = from[i * step] - largest;
       to[i * step] = logarithm ? shifted - subtracted : std::exp(shifted) * factor;

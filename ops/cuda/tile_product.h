@@ -13,7 +13,7 @@ struct Matrices {
   T* data;
   std::int64_t row, column, matrix;
 
-  Matrices transposed() const { return {data, column, row, matrix}; }
+  __host__ __device__ Matrices transposed() const { return {data, column, row, matrix}; }
 };
 
 /// Which parts of a product a causal attention leaves out. Rows of `result` and of `rows_end` are
@@ -56,14 +56,43 @@ struct TileProduct {
       to[i][r] = inside ? from[r * of.row + (begin + i) * of.column] : T(0);
     }
   }
+
+  /// What a thread computes: `of_thread` squared elements of a tile.
+  using Sums = T[of_thread][of_thread];
+  using Four = Pack<T, of_thread>;
+
+  __device__ static void add_products(const Rows& a, const Rows& b, int row, int column,
+                                      Sums& sums) {
+#pragma unroll
+    for (int d = 0; d < depth; ++d) {
+      const Four x = *reinterpret_cast<const Four*>(&a[d][row]);
+      const Four y = *reinterpret_cast<const Four*>(&b[d][column]);
+#pragma unroll
+      for (int r = 0; r < of_thread; ++r)
+#pragma unroll
+        for (int s = 0; s < of_thread; ++s) sums[r][s] = std::fma(x.at[r], y.at[s], sums[r][s]);
+    }
+  }
+
+  /// Of matrix number `one`, from element (i, j) on.
+  __device__ void store(const Sums& sums, std::int64_t one, std::int64_t i, std::int64_t j) const {
+    T* to = c.data + one * c.matrix + i * c.row + j * c.column;
+#pragma unroll
+    for (int r = 0; r < of_thread; ++r)
+#pragma unroll
+      for (int s = 0; s < of_thread; ++s) {
+        if (i + r >= m || j + s >= n) continue;
+        T& element = to[r * c.row + s * c.column];
+        element = add ? std::fma(alpha, sums[r][s], element) : alpha * sums[r][s];
+      }
+  }
 };
 
 template <class T>
 __global__ void __launch_bounds__(block_threads) tile_product_kernel(TileProduct<T> p) {
   using P = TileProduct<T>;
-  using Four = Pack<T, P::of_thread>;
-  alignas(sizeof(Four)) __shared__ typename P::Rows a_rows;
-  alignas(sizeof(Four)) __shared__ typename P::Rows b_rows;
+  alignas(sizeof(typename P::Four)) __shared__ typename P::Rows a_rows;
+  alignas(sizeof(typename P::Four)) __shared__ typename P::Rows b_rows;
   const std::int64_t across = (p.n + P::tile - 1) / P::tile;
   const std::int64_t m0 = blockIdx.x / across * P::tile, n0 = blockIdx.x % across * P::tile;
   if (p.unseen == Unseen::result && n0 > p.first + m0 + P::tile - 1) return;
@@ -73,35 +102,17 @@ __global__ void __launch_bounds__(block_threads) tile_product_kernel(TileProduct
   const int row = static_cast<int>(threadIdx.x) / P::side * P::of_thread;
   const int column = static_cast<int>(threadIdx.x) % P::side * P::of_thread;
   const bool computes = m0 + row < p.m && n0 + column < p.n;
-  const Matrices<const T> b = {p.b.data, p.b.column, p.b.row, p.b.matrix};
+  const Matrices<const T> b = p.b.transposed();
   for (std::int64_t one = blockIdx.y; one < p.count; one += gridDim.y) {
-    T sums[P::of_thread][P::of_thread] = {};
+    typename P::Sums sums = {};
     for (std::int64_t i = begin; i < end; i += P::depth) {
       __syncthreads();  // the previous rows have been read
       P::load(p.a, p.a.data + one * p.a.matrix + m0 * p.a.row, p.m - m0, i, end, a_rows);
       P::load(b, b.data + one * b.matrix + n0 * b.row, p.n - n0, i, end, b_rows);
       __syncthreads();
-      if (!computes) continue;
-#pragma unroll
-      for (int d = 0; d < P::depth; ++d) {
-        const Four x = *reinterpret_cast<const Four*>(&a_rows[d][row]);
-        const Four y = *reinterpret_cast<const Four*>(&b_rows[d][column]);
-#pragma unroll
-        for (int r = 0; r < P::of_thread; ++r)
-#pragma unroll
-          for (int s = 0; s < P::of_thread; ++s)
-            sums[r][s] = std::fma(x.at[r], y.at[s], sums[r][s]);
-      }
+      if (computes) P::add_products(a_rows, b_rows, row, column, sums);
     }
-#pragma unroll
-    for (int r = 0; r < P::of_thread; ++r)
-#pragma unroll
-      for (int s = 0; s < P::of_thread; ++s) {
-        const std::int64_t i = m0 + row + r, j = n0 + column + s;
-        if (i >= p.m || j >= p.n) continue;
-        T& to = p.c.data[one * p.c.matrix + i * p.c.row + j * p.c.column];
-        to = p.add ? std::fma(p.alpha, sums[r][s], to) : p.alpha * sums[r][s];
-      }
+    if (computes) p.store(sums, one, m0 + row, n0 + column);
   }
 }
 

@@ -48,6 +48,8 @@ TEST(CudaAttention, TakesParts) {
   compare(stream, {{130, 5}, {150, 5}, {150, 3}}, DType::f32);
   compare(stream, {{130, 5}, {150, 5}, {150, 3}, {.causal = true}}, DType::f64);
   compare(stream, {{150, 3}, {130, 3}, {130, 4}, {.causal = true, .scale = 0.3}}, DType::f32);
+  compare(stream, {{120, 3}, {100, 3}, {100, 2}, {.causal = true}}, DType::f32);
+  compare(stream, {{130, 3}, {40, 3}, {40, 2}, {.causal = true}}, DType::f32);
   compare(stream, {{3, 70, 4}, {3, 66, 4}, {3, 66, 4}, {.causal = true}}, DType::f32);
   EXPECT_EQ(stream.violations(), 0);
 }

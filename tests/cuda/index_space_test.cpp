@@ -1,4 +1,3 @@
-#define TROUPE_CUDA_EMULATOR  // the host calls what kernels call
 #include "ops/cuda/index_space.h"
 
 #include <gtest/gtest.h>

@@ -277,15 +277,17 @@ std::vector<Sample> embedding() {
            .weights = {{5, 4}},
            .record =
                [whole](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+                 const Tensor indices = on_device(tape.pass().stream, whole);
                  const Value rows =
-                     tape.record(primitives::Embedding{{0}}, tape.input(whole, false));
+                     tape.record(primitives::Embedding{{0}}, tape.input(indices, false));
                  return tape.record(primitives::Arithmetic{ArithmeticOperation::add}, in[0], rows);
                }},
           {.name = "embedding/shared",
            .inputs = {{5, 4}},
            .record = [floating](Tape& tape, std::span<const Value> in, OwnedKernels&) {
-             const Value numbers = tape.input(cast(floating, tape.pass().dtype), false);
-             return tape.record(primitives::Embedding{}, numbers, in[0]);
+             const Tensor numbers = cast(floating, tape.pass().dtype);
+             const Value indices = tape.input(on_device(tape.pass().stream, numbers), false);
+             return tape.record(primitives::Embedding{}, indices, in[0]);
            }}};
 }
 
