@@ -32,7 +32,7 @@ class Later {
     const cudaStream_t given = native(stream);
     const cudaError_t status = cudaLaunchHostFunc(given, call, later.get());
     if (status == cudaSuccess) {
-      later.release();
+      (void)later.release();  // it owns itself now
       return;
     }
     cudaStreamSynchronize(given);  // the copy before it uses what is freed here

@@ -96,6 +96,7 @@ constexpr Planted mistakes[] = {
     {"leaves_before_a_barrier", leaves_before_a_barrier, "have ended before a __syncthreads"},
     {"stands_still", stands_still, "stands still"},
     {"is_misaligned", is_misaligned, "uses a misaligned address"},
+    {"misses_bytes", misses_bytes, "not in order"},
     {"writes_host_memory", writes_host_memory, "writes memory that is not the device's"},
 };
 
@@ -120,6 +121,7 @@ constexpr Planted correct[] = {
     {"names_lanes_that_are_there", names_lanes_that_are_there, ""},
     {"uses_packs", uses_packs, ""},
     {"counts_with_atomics", counts_with_atomics, ""},
+    {"writes_bytes", writes_bytes, ""},
 };
 INSTANTIATE_TEST_SUITE_P(All, CorrectKernel, ::testing::ValuesIn(correct), name_of_planted);
 

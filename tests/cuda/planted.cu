@@ -104,6 +104,15 @@ __global__ void count_threads(unsigned* counter, float* y) {
   y[blockIdx.x * count + thread()] = 1;
 }
 
+// Neighbours write bytes of one word, and read the word later.
+template <bool Waits>
+__global__ void write_bytes(float* y, float* sum) {
+  auto* bytes = reinterpret_cast<unsigned char*>(y);
+  bytes[thread()] = 0;
+  if constexpr (Waits) __syncthreads();
+  if (thread() < count / 4) sum[thread()] = y[thread()];
+}
+
 __global__ void twice(const float* x, float* y) { y[thread()] = 2 * x[thread()]; }
 
 }  // namespace
@@ -178,6 +187,12 @@ void writes_host_memory(const Stream& stream, const PlantedArrays& a) {
 void counts_with_atomics(const Stream& stream, const PlantedArrays& a) {
   Launch(stream, 1, count)(count_threads, reinterpret_cast<unsigned*>(a.x), a.y);
   Launch(stream, 1, 32)(count_threads, reinterpret_cast<unsigned*>(a.x), a.y);
+}
+void writes_bytes(const Stream& stream, const PlantedArrays& a) {
+  Launch(stream, 1, count)(write_bytes<true>, a.y, a.x);
+}
+void misses_bytes(const Stream& stream, const PlantedArrays& a) {
+  Launch(stream, 1, count)(write_bytes<false>, a.y, a.x);
 }
 void doubles(const Stream& stream, const float* x, float* y) {
   Launch(stream, 1, count)(twice, x, y);

@@ -37,6 +37,8 @@ void is_misaligned(const Stream&, const PlantedArrays&);
 void uses_packs(const Stream&, const PlantedArrays&);
 void writes_host_memory(const Stream&, const PlantedArrays&);
 void counts_with_atomics(const Stream&, const PlantedArrays&);
+void writes_bytes(const Stream&, const PlantedArrays&);
+void misses_bytes(const Stream&, const PlantedArrays&);
 
 /// y = 2 x by a kernel that is correct.
 void doubles(const Stream&, const float* x, float* y);

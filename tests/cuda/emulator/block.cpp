@@ -6,11 +6,8 @@
 #include <bit>
 #include <numeric>
 
-#include "shared_memory.h"
+#include "own_object.h"
 #include "violations.h"
-
-// Of the linker: where the program begins and ends.
-extern "C" const char __executable_start, _end;
 
 namespace cuda_on_cpu {
 namespace {
@@ -50,9 +47,11 @@ BlockRunner::BlockRunner(const Launch& launch, const Operation& operation, std::
     : launch_(launch),
       operation_(operation),
       checker_(operation),
+      memory_(Memory::get()),
+      shared_(shared_memory()),
       random_(seed),
       shuffles_(seed != 0),
-      threads_(launch.block.x * launch.block.y * launch.block.z),
+      threads_(std::size_t{launch.block.x} * launch.block.y * launch.block.z),
       warps_(threads_.size() / 32),
       order_(threads_.size()) {
   std::iota(order_.begin(), order_.end(), 0u);
@@ -180,7 +179,7 @@ std::uint64_t BlockRunner::meet_warp(WarpOperation operation, unsigned mask, std
 
 // All lanes of the thread's mask have come, and go on.
 bool BlockRunner::complete_warp(unsigned thread) {
-  Thread* lanes = &threads_[thread / 32 * 32];
+  Thread* lanes = &threads_[thread - thread % 32];
   Warp& warp = warps_[thread / 32];
   const unsigned mask = threads_[thread].mask & warp.live;
   for (unsigned l = 0; l < 32; ++l)
@@ -255,17 +254,14 @@ void BlockRunner::report_here(const std::string& what) const {
 }
 
 Region* BlockRunner::region_of(const void* address) {
-  Memory& memory = Memory::get();
-  if (memory.contains(address)) return memory.find(address);
-  Region& shared = shared_memory();
-  return lies_in(address, shared.begin, shared.bytes) ? &shared : nullptr;
+  if (memory_.contains(address)) return memory_.find(address);
+  return lies_in(address, shared_.begin, shared_.bytes) ? &shared_ : nullptr;
 }
 
 bool BlockRunner::is_argument_or_constant(const void* address) const {
   const Closure& kernel = launch_.kernel;
   return lies_in(address, kernel.object.get(), kernel.bytes) ||
-         lies_in(address, &__executable_start,
-                 static_cast<std::size_t>(&_end - &__executable_start));
+         lies_in(address, own_object().begin, own_object().bytes);
 }
 
 void BlockRunner::access(const void* address, std::size_t bytes, Mode mode) {

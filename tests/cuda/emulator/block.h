@@ -78,6 +78,8 @@ class BlockRunner {
   const Launch& launch_;
   const Operation& operation_;
   Checker checker_;
+  Memory& memory_;
+  Region& shared_;
   std::mt19937_64 random_;
   bool shuffles_;
   std::vector<Thread> threads_;

@@ -60,14 +60,16 @@ bool Checker::in_order(const Access& before, const Access& now) const {
   return before.thread / 32 == now.thread / 32 && before.warp_barrier != now.warp_barrier;
 }
 
-const char* Checker::fault_of_read(Cell& cell, const Access& now, Access& before) const {
+const char* Checker::fault_of_read(Place place, const Cell& cell, const Access& now,
+                                   Access& before) const {
   before = cell.write;
-  if (cell.write.operation == 0) return "reads what nobody wrote";
+  // What the host writes to pinned memory is seen in part only.
+  if (cell.write.operation == 0 && place != Place::pinned) return "reads what nobody wrote";
   if (!in_order(cell.write, now)) return "reads, not in order, what was written by";
   return nullptr;
 }
 
-const char* Checker::fault_of_write(Cell& cell, const Access& now, Access& before) const {
+const char* Checker::fault_of_write(const Cell& cell, const Access& now, Access& before) const {
   before = cell.write;
   if (!in_order(before, now)) return "writes, not in order, what was written by";
   for (const Access& read : {cell.reader, cell.other_reader, cell.concurrent_reader}) {
@@ -114,7 +116,8 @@ void Checker::access(Region& region, const void* address, std::size_t bytes, Mod
     if (region.place == Place::shared && !cell.reader.same_block(now))
       cell.reader = cell.other_reader = cell.concurrent_reader = {};
     Access before;
-    const char* fault = mode == Mode::write ? nullptr : fault_of_read(cell, now, before);
+    const char* fault =
+        mode == Mode::write ? nullptr : fault_of_read(region.place, cell, now, before);
     if (!fault && mode != Mode::read) fault = fault_of_write(cell, now, before);
     if (fault && !told) report_race(fault, region, address, before, now);
     told = told || fault;

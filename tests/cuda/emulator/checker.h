@@ -25,8 +25,8 @@ class Checker {
 
  private:
   bool in_order(const Access& before, const Access& now) const;
-  const char* fault_of_read(Cell& cell, const Access& now, Access& before) const;
-  const char* fault_of_write(Cell& cell, const Access& now, Access& before) const;
+  const char* fault_of_read(Place place, const Cell& cell, const Access& now, Access& before) const;
+  const char* fault_of_write(const Cell& cell, const Access& now, Access& before) const;
   void remember_read(Cell& cell, const Access& now) const;
   void report_race(const char* what, const Region& region, const void* address,
                    const Access& before, const Access& now) const;

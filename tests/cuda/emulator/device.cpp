@@ -249,11 +249,6 @@ cudaError_t Device::allocate(void** block, std::size_t bytes, Place place) {
   std::byte* memory = Memory::get().allocate(bytes, place);
   if (!memory) return cudaErrorMemoryAllocation;
   *block = memory;
-  if (place != Place::pinned || bytes == 0) return cudaSuccess;
-  // What the host writes there is seen in part only.
-  const Operation operation = host_operation();
-  const std::lock_guard lock(Memory::get().mutex());
-  Checker(operation).access(*Memory::get().find(memory), memory, bytes, Mode::write);
   return cudaSuccess;
 }
 
@@ -360,19 +355,21 @@ void Device::fail() {
 
 void Device::begin(const EmulationOptions& options) {
   (void)wait_for_all();
+  Memory::get().set_limits(options.device_bytes, options.pinned_bytes);
+  Memory::get().reset_peak();
   const std::lock_guard lock(mutex_);
   options_ = options;
   random_.seed(options.seed);
-  Memory::get().set_limits(options.device_bytes, options.pinned_bytes);
-  Memory::get().reset_peak();
   changed_.notify_all();
 }
 
 void Device::end() {
   (void)wait_for_all();
+  Memory::get().set_limits(SIZE_MAX, SIZE_MAX);
   const std::lock_guard lock(mutex_);
   options_ = options_of_environment();
-  Memory::get().set_limits(SIZE_MAX, SIZE_MAX);
+  if (failed_)
+    for (auto& [event, recording] : events_) recording->passed = true;
   failed_ = false;
   fails_at_ = 0;
   // Nothing is left to do: what comes now is in order with it.

@@ -42,7 +42,8 @@ struct Queue {
 
 /// The streams and events of a device without a device. One thread does their tasks, each stream's
 /// in its order, and takes a stream's next task by a seed. Thread-safe. Handles are numbers that
-/// are never given twice, so that one that was destroyed is known.
+/// are never given twice, so that one that was destroyed is known. Its lock is taken after the
+/// memory's, never before.
 class Device {
  public:
   static Device& get();

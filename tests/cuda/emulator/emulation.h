@@ -1,10 +1,8 @@
 #pragma once
-// What tests ask of the emulator.
+// What tests ask of the emulator, with the texts of violations.h.
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <vector>
 
 namespace cuda_on_cpu {
 

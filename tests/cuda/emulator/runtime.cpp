@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
@@ -92,8 +93,13 @@ bool can_launch(dim3 blocks, dim3 threads) {
          threads.z <= 64 && in_block % 32 == 0;
 }
 
-// Names of kernels, for reports, live as long as the process.
-const char* keep(std::string name) {
+// "troupe::cuda::relu (elementwise.cu:17)". It lives as long as the process.
+const char* name_of_launch(const Where& where) {
+  std::string_view function = where.function_name(), file = where.file_name();
+  function = function.substr(0, function.find('('));
+  function = function.substr(function.rfind(' ') + 1);
+  std::string name =
+      fmt::format("{} ({}:{})", function, file.substr(file.rfind('/') + 1), where.line());
   static std::mutex mutex;
   static auto* names = new std::unordered_set<std::string>;
   const std::lock_guard lock(mutex);
@@ -104,8 +110,7 @@ const char* keep(std::string name) {
 
 cudaError_t launch(cudaStream_t stream, dim3 blocks, dim3 threads, const Where& where,
                    Closure kernel) {
-  const char* name =
-      keep(fmt::format("{} ({}:{})", where.function_name(), where.file_name(), where.line()));
+  const char* name = name_of_launch(where);
   if (!can_launch(blocks, threads)) {
     report(fmt::format("{}: {}x{}x{} blocks of {}x{}x{} threads", name, blocks.x, blocks.y,
                        blocks.z, threads.x, threads.y, threads.z));

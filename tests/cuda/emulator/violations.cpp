@@ -7,7 +7,7 @@
 namespace cuda_on_cpu {
 namespace {
 
-constexpr std::size_t kept = 100, printed = 20;
+constexpr std::size_t kept = 100, printed = 5;
 
 struct Violations {
   std::mutex mutex;
