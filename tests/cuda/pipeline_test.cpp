@@ -45,7 +45,7 @@ double difference(const TrainingResult& a, const TrainingResult& b) {
 class CudaPipeline : public ::testing::Test {
  protected:
   std::string digest(const TrainingRun& run, std::uint32_t seed) {
-    const Emulation emulation({.seed = seed});
+    const Emulation emulation({.seed = seed, .checked_places = 61});
     std::string result = train(on_gpu(run)).digest;
     EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
     return result;
@@ -53,14 +53,19 @@ class CudaPipeline : public ::testing::Test {
 };
 
 TEST_F(CudaPipeline, EndsWithTheWeightsOfTheCpu) {
-  for (const char* model : {"mnist_cnn", "wide_resnet", "resnet18", "cifar_cnn"})
-    for (const DType dtype : {DType::f64, DType::f32}) {
-      SCOPED_TRACE(::testing::Message() << model << " " << name_of(dtype));
-      const TrainingRun run{.model = model, .partition = {SIZE_MAX}, .steps = 3, .dtype = dtype};
-      const Emulation emulation({.seed = 1});
-      EXPECT_LE(difference(train(on_gpu(run)), train(run)), dtype == DType::f64 ? 1e-11 : 1e-4);
-      EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
-    }
+  struct Case {
+    const char* model;
+    DType dtype;
+  };
+  for (const auto& [model, dtype] : {Case{"wide_resnet", DType::f64}, Case{"mnist_cnn", DType::f32},
+                                     Case{"resnet18", DType::f64}}) {
+    SCOPED_TRACE(model);
+    const TrainingRun run{
+        .model = model, .partition = {SIZE_MAX}, .micro_batches = 1, .steps = 1, .dtype = dtype};
+    const Emulation emulation({.seed = 1, .checked_places = 61});
+    EXPECT_LE(difference(train(on_gpu(run)), train(run)), dtype == DType::f64 ? 1e-11 : 1e-5);
+    EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
+  }
 }
 
 TEST_F(CudaPipeline, AnyStagesReplicasAndOrdersMakeTheSameBits) {

@@ -43,7 +43,8 @@ bool lies_in(const void* address, const void* begin, std::size_t bytes) {
 
 BlockRunner* BlockRunner::current() { return runner; }
 
-BlockRunner::BlockRunner(const Launch& launch, const Operation& operation, std::uint64_t seed)
+BlockRunner::BlockRunner(const Launch& launch, const Operation& operation, std::uint64_t seed,
+                         std::uintptr_t checked_places)
     : launch_(launch),
       operation_(operation),
       checker_(operation),
@@ -51,6 +52,7 @@ BlockRunner::BlockRunner(const Launch& launch, const Operation& operation, std::
       shared_(shared_memory()),
       random_(seed),
       shuffles_(seed != 0),
+      checked_places_(checked_places),
       threads_(std::size_t{launch.block.x} * launch.block.y * launch.block.z),
       warps_(threads_.size() / 32),
       order_(threads_.size()) {
@@ -265,6 +267,7 @@ bool BlockRunner::is_argument_or_constant(const void* address) const {
 }
 
 void BlockRunner::access(const void* address, std::size_t bytes, Mode mode) {
+  if (reinterpret_cast<std::uintptr_t>(address) / 16 % checked_places_ != 0) return;
   if (threads_[running_].fiber->has_on_stack(address)) return;
   if (Region* region = region_of(address))
     return checker_.access(*region, address, bytes, mode,
@@ -277,10 +280,11 @@ void BlockRunner::access(const void* address, std::size_t bytes, Mode mode) {
                                    : "writes memory that is not the device's");
 }
 
-void run_grid(const Launch& launch, const Operation& operation, std::uint64_t seed) {
+void run_grid(const Launch& launch, const Operation& operation, std::uint64_t seed,
+              std::uintptr_t checked_places) {
   const dim3 grid = launch.grid;
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
-  BlockRunner runner(launch, operation, seed);
+  BlockRunner runner(launch, operation, seed, checked_places);
   const std::uint64_t first = seed % blocks;  // and then backwards
   for (std::uint64_t i = 0; i < blocks; ++i)
     if (!runner.run(seed == 0 ? i : (first + blocks - i) % blocks)) return;

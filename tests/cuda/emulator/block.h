@@ -24,8 +24,9 @@ struct Launch {
 /// A thread that never waits leaves its fiber to the next.
 class BlockRunner {
  public:
-  /// A seed other than 0 draws the order of the threads.
-  BlockRunner(const Launch& launch, const Operation& operation, std::uint64_t seed);
+  /// A seed other than 0 draws the order of the threads. The places: EmulationOptions.
+  BlockRunner(const Launch& launch, const Operation& operation, std::uint64_t seed,
+              std::uintptr_t checked_places);
 
   /// False if the block stands still, which was reported.
   bool run(std::uint64_t block);
@@ -82,6 +83,7 @@ class BlockRunner {
   Region& shared_;
   std::mt19937_64 random_;
   bool shuffles_;
+  std::uintptr_t checked_places_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   std::vector<unsigned> order_;
@@ -95,6 +97,7 @@ class BlockRunner {
 
 /// Runs the kernel to its end; blocks go in an order drawn from a seed other than 0. With the
 /// memory's lock.
-void run_grid(const Launch& launch, const Operation& operation, std::uint64_t seed);
+void run_grid(const Launch& launch, const Operation& operation, std::uint64_t seed,
+              std::uintptr_t checked_places);
 
 }  // namespace cuda_on_cpu

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "device.h"
 #include "violations.h"
 
 namespace cuda_on_cpu {
@@ -64,7 +65,8 @@ const char* Checker::fault_of_read(Place place, const Cell& cell, const Access& 
                                    Access& before) const {
   before = cell.write;
   // What the host writes to pinned memory is seen in part only.
-  if (cell.write.operation == 0 && place != Place::pinned) return "reads what nobody wrote";
+  if (cell.write.operation == 0)
+    return place == Place::pinned || !sees_all_ ? nullptr : "reads what nobody wrote";
   if (!in_order(cell.write, now)) return "reads, not in order, what was written by";
   return nullptr;
 }
@@ -94,6 +96,9 @@ void Checker::report_race(const char* what, const Region& region, const void* ad
   const std::string by = before.operation == 0 ? "" : fmt::format(" {}", who(before));
   report(fmt::format("{} {}{}: {}", who(now), what, by, where(region, address)));
 }
+
+Checker::Checker(const Operation& operation)
+    : operation_(operation), sees_all_(Device::get().checked_places() == 1) {}
 
 void Checker::access(Region& region, const void* address, std::size_t bytes, Mode mode,
                      const Access& thread) {

@@ -15,7 +15,7 @@ enum class Mode : std::uint8_t { read, write, atomic };
 class Checker {
  public:
   /// Accesses are those of this operation from now on.
-  explicit Checker(const Operation& operation) : operation_(operation) {}
+  explicit Checker(const Operation& operation);
 
   /// `thread` says which thread of a kernel; nothing, of a copy or the host.
   void access(Region& region, const void* address, std::size_t bytes, Mode mode,
@@ -32,6 +32,7 @@ class Checker {
                    const Access& before, const Access& now) const;
 
   const Operation& operation_;
+  bool sees_all_;  ///< every access of a kernel, and so also each first write
 };
 
 /// Names an operation for reports: each is told once, when it begins.

@@ -359,6 +359,7 @@ void Device::begin(const EmulationOptions& options) {
   Memory::get().reset_peak();
   const std::lock_guard lock(mutex_);
   options_ = options;
+  checked_places_ = options.checked_places;
   random_.seed(options.seed);
   changed_.notify_all();
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -69,6 +70,7 @@ class Device {
 
   /// For the order of a kernel's blocks and threads; 0: their own. By the device's thread.
   std::uint64_t draw_seed();
+  std::uintptr_t checked_places() const { return checked_places_; }
 
   /// An access to memory by the calling thread, outside of kernels.
   Operation host_operation();
@@ -100,6 +102,7 @@ class Device {
   void run(Lock& lock, Task& task);
 
   std::mutex mutex_;
+  std::atomic<std::uintptr_t> checked_places_{1};  ///< EmulationOptions
   std::condition_variable changed_;
   std::uintptr_t last_handle_ = 0;
   std::unordered_map<cudaStream_t, std::shared_ptr<Queue>> streams_;

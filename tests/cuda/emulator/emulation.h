@@ -17,6 +17,9 @@ struct EmulationOptions {
   /// Draws which stream goes on, and the order of blocks and threads; 0: in their own order.
   std::uint64_t seed = 0;
   Pace pace = Pace::thread;
+  /// Accesses of kernels are checked at each n-th place of 16 bytes: 1 for tests of kernels; a
+  /// larger number for whole runs, whose mistakes are those of whole tensors.
+  std::uintptr_t checked_places = 1;
   // Of memory; what is allocated at the beginning counts.
   std::size_t device_bytes = SIZE_MAX, pinned_bytes = SIZE_MAX;
 };

@@ -119,7 +119,7 @@ cudaError_t launch(cudaStream_t stream, dim3 blocks, dim3 threads, const Where& 
   return answer(Device::get().give(
       stream, task_on_memory(name, [launch = Launch{blocks, threads, std::move(kernel)}](
                                        const Operation& operation) {
-        run_grid(launch, operation, Device::get().draw_seed());
+        run_grid(launch, operation, Device::get().draw_seed(), Device::get().checked_places());
       })));
 }
 
