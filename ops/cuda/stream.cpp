@@ -160,7 +160,8 @@ class Stream final : public DeviceStream {
     // the thread of Passing finds the end of the fence by itself.
     if (fence->event() && cudaStreamWaitEvent(signals_.get(), fence->event()) == cudaSuccess)
       cudaLaunchHostFunc(signals_.get(), Passing::wake, &passing());
-    last_ = fence;
+    // Another thread may be between give() and its work, which comes after this fence.
+    if (giver_ == std::this_thread::get_id()) last_ = fence;
     return fence;
   }
   void wait(const WorkPtr& work, Awaits what) override {
@@ -183,6 +184,7 @@ class Stream final : public DeviceStream {
   /// For work that is about to be given.
   cudaStream_t give() {
     const std::lock_guard lock(mutex_);
+    giver_ = std::this_thread::get_id();
     last_ = nullptr;
     return stream_.get();
   }
@@ -191,6 +193,7 @@ class Stream final : public DeviceStream {
   std::mutex mutex_;
   NativeStream stream_, signals_;
   std::shared_ptr<Fence> last_;  ///< null if work was given since
+  std::thread::id giver_;        ///< of the last work
   std::optional<Error> error_;
 };
 

@@ -128,6 +128,18 @@ TEST(CudaStream, RecordsOneFenceUntilWorkIsGiven) {
   EXPECT_TRUE(end_of(later));
 }
 
+// As when the last tensor in a block goes while the stream's owner gives it a kernel.
+TEST(CudaStream, RecordsAnotherFenceIfOneWasRecordedWhileWorkWasGiven) {
+  const EmulatedStream stream;
+  const Tensor x = on_device(stream.get(), on_cpu_filled(1));
+  const cudaStream_t given_to = cuda::native(stream.get());
+  WorkPtr early;
+  std::thread([&] { early = device_stream(stream.get())->record(); }).join();
+  ASSERT_EQ(cudaMemsetAsync(x.raw(), 0, x.bytes(), given_to), cudaSuccess);
+  EXPECT_NE(device_stream(stream.get())->record(), early);
+  EXPECT_EQ(stream.violations(), 0);
+}
+
 TEST(CudaStream, WaitsForTheFenceOfAnother) {
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     const Emulation emulation(drawn(seed));

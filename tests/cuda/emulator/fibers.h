@@ -25,6 +25,7 @@ class Fiber {
  private:
   static constexpr std::size_t stack_bytes = 128 << 10;
   char* stack_;
+  std::size_t offset_;       ///< of the stack's bottom in its page
   void* inside_ = nullptr;   ///< the stack pointer while it is suspended
   void* outside_ = nullptr;  ///< that of its resumer
 };
