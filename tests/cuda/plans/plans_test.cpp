@@ -1,0 +1,99 @@
+// Whether cuDNN has plans for the convolutions of the models, asked for described devices: none has
+// to be there, and nothing runs. Each model prints what it found.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "model_convolutions.h"
+#include "ops/cuda/dnn.h"
+#include "ops/models/models.h"
+
+namespace troupe::testing {
+namespace {
+
+using cuda::ConvolutionPass;
+
+struct Case {
+  std::string_view device;
+  ModelSource model;
+  SampleSpec samples;
+  std::int64_t batch;
+};
+std::string text_of(const Case& c) {
+  return fmt::format("{} {} batch {}", c.device, c.model.name(), c.batch);
+}
+void PrintTo(const Case& c, std::ostream* out) { *out << text_of(c); }
+
+std::vector<Case> cases() {
+  const SampleSpec mnist{.shape = {1, 28, 28}, .classes = 10};
+  const SampleSpec cifar{.shape = {3, 32, 32}, .classes = 10};
+  const SampleSpec imagenet{.shape = {3, 224, 224}, .classes = 10};
+  std::vector<Case> all;
+  for (const std::string_view device : cuda::described_devices()) {
+    for (const std::int64_t batch : {32, 256}) {
+      all.push_back({device, ResNet18{}, imagenet, batch});
+      all.push_back({device, ResNet50{}, imagenet, batch});
+    }
+    for (const std::int64_t batch : {64, 256}) {
+      all.push_back({device, WideResNet{}, mnist, batch});
+      all.push_back({device, WideResNet{.widths = {16, 160, 320, 640}}, mnist, batch});
+      all.push_back({device, CifarCnn{}, cifar, batch});
+      all.push_back({device, MnistCnn{}, mnist, batch});
+    }
+  }
+  return all;
+}
+
+constexpr std::pair<ConvolutionPass, std::string_view> passes[] = {
+    {ConvolutionPass::forward, "forward"},
+    {ConvolutionPass::input_gradient, "input gradient"},
+    {ConvolutionPass::weight_gradient, "weight gradient"}};
+
+class CudnnPlans : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CudnnPlans, AreDeterministicAndInF32ForEveryConvolution) {
+  const Case& c = GetParam();
+  const auto device = cuda::described_device(c.device);
+  ASSERT_TRUE(device);
+  int planned = 0;
+  std::size_t largest = 0;
+  std::string largest_of;
+  std::vector<std::string> refused;
+  for (const ConvolutionUse& use : convolutions_of(c.model, c.samples, c.batch))
+    for (const auto& [pass, name] : passes) {
+      // Nobody wants the gradient of the samples.
+      if (pass == ConvolutionPass::input_gradient && use.x[1] == c.samples.shape[0]) continue;
+      const auto plan = cuda::plan_convolution(pass, DType::f32, use.options, use.x, use.y,
+                                               use.options.bias, &*device);
+      const std::string text = fmt::format("{} ({})", text_of(use), name);
+      if (!plan) {
+        refused.push_back(text);
+        continue;
+      }
+      ++planned;
+      if (plan->workspace_bytes() >= largest) {
+        largest = plan->workspace_bytes();
+        largest_of = text;
+      }
+    }
+  std::cout << fmt::format("{}: {} plans, at most {:.1f} MiB of workspace: {}\n", text_of(c),
+                           planned, static_cast<double>(largest) / (1 << 20), largest_of);
+  for (const std::string& text : refused) std::cout << "  refused: " << text << "\n";
+  EXPECT_GT(planned, 0);
+  EXPECT_TRUE(refused.empty());
+}
+
+std::string test_name(const ::testing::TestParamInfo<Case>& info) {
+  std::string name = fmt::format("{}_{}", info.index, text_of(info.param));
+  for (char& character : name)
+    if (!std::isalnum(static_cast<unsigned char>(character))) character = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudnnPlans, ::testing::ValuesIn(cases()), test_name);
+
+}  // namespace
+}  // namespace troupe::testing
