@@ -84,8 +84,13 @@ class Convolution final : public LayerKernel {
     const Key key{pass, dtype, {x.dims().begin(), x.dims().end()}};
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second.get();
-    return plans_.emplace(key, plan_convolution(pass, dtype, o_, x, y, weights_.bias.defined()))
-        .first->second.get();
+    const ConvolutionWork work{.pass = pass,
+                               .dtype = dtype,
+                               .options = o_,
+                               .x = x,
+                               .y = y,
+                               .bias = weights_.bias.defined()};
+    return plans_.emplace(key, plan_convolution(work)).first->second.get();
   }
   const Tensor& nhwc_weight(const Stream& stream) {
     if (!nhwc_weight_.defined()) nhwc_weight_ = in_layout(stream, weights_.weight, Layout::nhwc);

@@ -17,13 +17,13 @@ namespace {
 using cuda::ConvolutionPass;
 
 struct Case {
-  std::string_view device;
+  std::string_view device, name;
   ModelSource model;
   SampleSpec samples;
   std::int64_t batch;
 };
 std::string text_of(const Case& c) {
-  return fmt::format("{} {} batch {}", c.device, c.model.name(), c.batch);
+  return fmt::format("{} {} batch {}", c.device, c.name, c.batch);
 }
 void PrintTo(const Case& c, std::ostream* out) { *out << text_of(c); }
 
@@ -34,14 +34,15 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string_view device : cuda::described_devices()) {
     for (const std::int64_t batch : {32, 256}) {
-      all.push_back({device, ResNet18{}, imagenet, batch});
-      all.push_back({device, ResNet50{}, imagenet, batch});
+      all.push_back({device, "resnet18", ResNet18{}, imagenet, batch});
+      all.push_back({device, "resnet50", ResNet50{}, imagenet, batch});
     }
     for (const std::int64_t batch : {64, 256}) {
-      all.push_back({device, WideResNet{}, mnist, batch});
-      all.push_back({device, WideResNet{.widths = {16, 160, 320, 640}}, mnist, batch});
-      all.push_back({device, CifarCnn{}, cifar, batch});
-      all.push_back({device, MnistCnn{}, mnist, batch});
+      all.push_back({device, "wide_resnet", WideResNet{}, mnist, batch});
+      all.push_back({device, "wide_resnet (160, 320, 640)",
+                     WideResNet{.widths = {16, 160, 320, 640}}, mnist, batch});
+      all.push_back({device, "cifar_cnn", CifarCnn{}, cifar, batch});
+      all.push_back({device, "mnist_cnn", MnistCnn{}, mnist, batch});
     }
   }
   return all;
@@ -52,38 +53,54 @@ constexpr std::pair<ConvolutionPass, std::string_view> passes[] = {
     {ConvolutionPass::input_gradient, "input gradient"},
     {ConvolutionPass::weight_gradient, "weight gradient"}};
 
-class CudnnPlans : public ::testing::TestWithParam<Case> {};
-
-TEST_P(CudnnPlans, AreDeterministicAndInF32ForEveryConvolution) {
-  const Case& c = GetParam();
-  const auto device = cuda::described_device(c.device);
-  ASSERT_TRUE(device);
+/// What cuDNN said to one model's convolutions in one layout.
+struct Answers {
   int planned = 0;
-  std::size_t largest = 0;
+  std::size_t largest = 0;  ///< workspace, in bytes
   std::string largest_of;
   std::vector<std::string> refused;
+};
+
+Answers ask(const Case& c, Layout layout) {
+  const auto device = cuda::described_device(c.device);
+  Answers answers;
   for (const ConvolutionUse& use : convolutions_of(c.model, c.samples, c.batch))
     for (const auto& [pass, name] : passes) {
       // Nobody wants the gradient of the samples.
       if (pass == ConvolutionPass::input_gradient && use.x[1] == c.samples.shape[0]) continue;
-      const auto plan = cuda::plan_convolution(pass, DType::f32, use.options, use.x, use.y,
-                                               use.options.bias, &*device);
+      const auto plan = cuda::plan_convolution({.pass = pass,
+                                                .options = use.options,
+                                                .x = use.x,
+                                                .y = use.y,
+                                                .bias = use.options.bias,
+                                                .layout = layout},
+                                               &*device);
       const std::string text = fmt::format("{} ({})", text_of(use), name);
       if (!plan) {
-        refused.push_back(text);
+        answers.refused.push_back(text);
         continue;
       }
-      ++planned;
-      if (plan->workspace_bytes() >= largest) {
-        largest = plan->workspace_bytes();
-        largest_of = text;
-      }
+      ++answers.planned;
+      if (plan->workspace_bytes() < answers.largest) continue;
+      answers.largest = plan->workspace_bytes();
+      answers.largest_of = text;
     }
-  std::cout << fmt::format("{}: {} plans, at most {:.1f} MiB of workspace: {}\n", text_of(c),
-                           planned, static_cast<double>(largest) / (1 << 20), largest_of);
-  for (const std::string& text : refused) std::cout << "  refused: " << text << "\n";
-  EXPECT_GT(planned, 0);
-  EXPECT_TRUE(refused.empty());
+  return answers;
+}
+
+class CudnnPlans : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CudnnPlans, AreDeterministicAndInF32ForEveryConvolution) {
+  const Case& c = GetParam();
+  for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
+    const Answers answers = ask(c, layout);
+    std::cout << fmt::format("{} {}: {} plans, {} refused, at most {:.1f} MiB of workspace: {}\n",
+                             text_of(c), name_of(layout), answers.planned, answers.refused.size(),
+                             static_cast<double>(answers.largest) / (1 << 20), answers.largest_of);
+    for (const std::string& text : answers.refused) std::cout << "  refused: " << text << "\n";
+    EXPECT_GT(answers.planned, 0);
+    EXPECT_TRUE(answers.refused.empty());
+  }
 }
 
 std::string test_name(const ::testing::TestParamInfo<Case>& info) {
