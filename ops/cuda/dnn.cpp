@@ -109,6 +109,7 @@ class Plan final : public ConvolutionPlan {
     graph_.set_io_data_type(fe::DataType_t::FLOAT)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
+    adds_bias_ = work.bias && work.pass == ConvolutionPass::forward;
     add_nodes(graph_, work);
     if (!described) return Handle::get().with([&](cudnnHandle_t handle) { return plan(handle); });
     auto properties = std::make_shared<fe::DeviceProperties>();
@@ -122,7 +123,7 @@ class Plan final : public ConvolutionPlan {
   void run(const Stream& stream, void* x, void* weight, const void* bias, void* y,
            void* workspace) override {
     std::unordered_map<std::int64_t, void*> pointers{{x_id, x}, {weight_id, weight}, {y_id, y}};
-    if (bias) pointers.emplace(bias_id, const_cast<void*>(bias));  // which is only read
+    if (adds_bias_) pointers.emplace(bias_id, const_cast<void*>(bias));  // which is only read
     const cudaStream_t to = native(stream);
     auto ran = Handle::get().with([&](cudnnHandle_t handle) {
       if (const cudnnStatus_t status = cudnnSetStream(handle, to); status != CUDNN_STATUS_SUCCESS)
@@ -155,6 +156,7 @@ class Plan final : public ConvolutionPlan {
 
   fe::graph::Graph graph_;
   std::size_t workspace_ = 0;
+  bool adds_bias_ = false;
 };
 
 }  // namespace

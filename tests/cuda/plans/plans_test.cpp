@@ -103,6 +103,49 @@ TEST_P(CudnnPlans, AreDeterministicAndInF32ForEveryConvolution) {
   }
 }
 
+/// A 3x3 convolution of 64 images of 28x28 with 64 channels, and what differs.
+cuda::ConvolutionWork work_of(ConvolutionPass pass, std::int64_t groups, std::int64_t dilation) {
+  const ConvolutionOptions options{.in_channels = 64,
+                                   .out_channels = 64,
+                                   .padding_h = dilation,
+                                   .padding_w = dilation,
+                                   .dilation_h = dilation,
+                                   .dilation_w = dilation,
+                                   .groups = groups};
+  const Shape images{64, 64, 28, 28};
+  return {.pass = pass, .options = options, .x = images, .y = images};
+}
+
+TEST(CudnnPlansOfOtherKinds, AreThereForGroupsAndDilation) {
+  const auto device = *cuda::described_device("h100");
+  for (const auto& [groups, dilation] : {std::pair{1, 1}, {2, 1}, {32, 1}, {64, 1}, {1, 2}})
+    for (const auto& [pass, name] : passes)
+      for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
+        cuda::ConvolutionWork work = work_of(pass, groups, dilation);
+        work.layout = layout;
+        EXPECT_TRUE(cuda::plan_convolution(work, &device)) << fmt::format(
+            "{} groups, dilation {}, {}, {}", groups, dilation, name, name_of(layout));
+      }
+}
+
+TEST(CudnnPlansByType, AreForF32Alone) {
+  const auto device = *cuda::described_device("h100");
+  cuda::ConvolutionWork work = work_of(ConvolutionPass::forward, 1, 1);
+  EXPECT_TRUE(cuda::plan_convolution(work, &device));
+  work.dtype = DType::f64;
+  EXPECT_FALSE(cuda::plan_convolution(work, &device));
+}
+
+TEST(DescribedDevices, AreKnownByName) {
+  for (const std::string_view name : cuda::described_devices()) {
+    const auto device = cuda::described_device(name);
+    ASSERT_TRUE(device) << name;
+    EXPECT_GT(device->memory_bytes, std::int64_t{39} << 30) << name;
+  }
+  EXPECT_EQ(cuda::described_device("gh200")->architecture, 90);
+  EXPECT_FALSE(cuda::described_device("h10"));
+}
+
 std::string test_name(const ::testing::TestParamInfo<Case>& info) {
   std::string name = fmt::format("{}_{}", info.index, text_of(info.param));
   for (char& character : name)
