@@ -11,6 +11,7 @@
 
 #include "actors/pipeline.h"
 #include "apps/options/definitions.h"
+#include "ops/devices.h"
 #include "runtime/error.h"
 #include "runtime/flow/run.h"
 #include "runtime/remote/transport_options.h"
@@ -61,6 +62,7 @@ struct Options {
   std::filesystem::path weights;    ///< file or checkpoint to start from; empty: none
   bool weights_strict = true;       ///< the weights must fit the model
   std::vector<std::string> frozen;  ///< patterns of parameters that keep their values
+  DeviceChoice device = DeviceChoice::automatic;  ///< of every stage
   std::int64_t stages = 1;
   Aggregation aggregation = Aggregation::synchronous;
   std::int64_t staleness = 1;  ///< PipelineOptions::staleness of asynchronous aggregation

@@ -39,6 +39,8 @@ constexpr std::pair<std::string_view, Augment> augmentations[] = {
     {"random_erasing", Augment::random_erasing}};
 constexpr std::pair<std::string_view, LogLevel> log_levels[] = {{"info", LogLevel::info},
                                                                 {"debug", LogLevel::debug}};
+constexpr std::pair<std::string_view, DeviceChoice> device_names[] = {
+    {"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"cuda", DeviceChoice::cuda}};
 constexpr std::pair<std::string_view, Aggregation> aggregations[] = {
     {"synchronous", Aggregation::synchronous}, {"asynchronous", Aggregation::asynchronous}};
 
@@ -173,6 +175,10 @@ void add_run(OptionFields& fields, Options& o) {
                        {"benchmark",
                         "the key convolution chooses the algorithm of convolutions; "
                         "leave it out for the default"}}}));
+  fields.push_back(choice_field("device", o.device, device_names,
+                                "what computes: cuda, an NVIDIA GPU; auto, a GPU if this build has "
+                                "CUDA and one can be used, else the CPU",
+                                {.synonyms = {"accelerator"}}));
   fields.push_back(precision_field(o.pipeline));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
@@ -424,9 +430,7 @@ void add_parallel(OptionFields& fields, Options& o) {
                          {.at_least = 1,
                           .at_most = largest_count,
                           .synonyms = {"dp", "replicas", "devices", "strategy"},
-                          .hints = {{"num_nodes", nodes_hint},
-                                    {"nnodes", nodes_hint},
-                                    {"accelerator", "Troupe computes on CPUs only; leave it out"}},
+                          .hints = {{"num_nodes", nodes_hint}, {"nnodes", nodes_hint}},
                           .setting = "replicas"}));
   fields.push_back(
       choice_field("parallel.schedule", p.schedule, schedule_names,

@@ -28,11 +28,11 @@ const std::vector<Missing>& missing() {
       {{"bf16", "bfloat16"}, "did you mean bf16-mixed?"},
       {{"bf16-true"}, "did you mean bf16-mixed? Weights in bf16 would lose small updates"},
       {{"16", "f16", "fp16", "float16", "half", "16-mixed", "16-true"},
-       "Troupe computes on CPUs only; write bf16-mixed"},
+       "Troupe has no kernels for it; write bf16-mixed"},
       {{"tf32", "tensorfloat32", "high", "medium"},
-       "Troupe computes on CPUs only; write 32-true or bf16-mixed"},
+       "Troupe has no kernels for it; write 32-true or bf16-mixed"},
       {{"fp8", "transformer-engine", "transformer-engine-float16"},
-       "Troupe computes on CPUs only; write bf16-mixed"},
+       "Troupe has no kernels for it; write bf16-mixed"},
       {{"32", "fp32", "float32", "float", "highest", "full", "no"}, "did you mean 32-true?"},
       {{"64", "fp64", "float64", "double"}, "did you mean 64-true?"}};
   return all;

@@ -30,7 +30,7 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   if (asked && !agreed.output.empty() && !is_same_folder(*asked, agreed.output))
     print_warning("rank {} ignores -o {}; the output is in {}, the folder of rank 0",
                   world.process(), asked->string(), agreed.output.string());
-  const std::string processor = backend(command.options.pipeline.stream.device).fingerprint();
+  const std::string processor = backend(choose_device(command.options.device)).fingerprint();
   if (processor != agreed.processor)
     print_warning(
         "rank {} has another type of processor ({}, rank 0 {}): the last bits "

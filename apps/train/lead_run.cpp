@@ -177,7 +177,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   print_out("\n{}\n", time_split_table(report));
   if (const std::string judged = run_summary(report, shape); !judged.empty())
     print_out("{}\n", judged);
-  print_usage(report, log, options.pipeline.stream.device, shape, before);
+  print_usage(report, log, choose_device(options.device), shape, before);
   if (log.checkpoint_error()) throw *log.checkpoint_error();
   const double seconds = std::chrono::duration<double>(report.wall).count();
   if (report.stopped) {

@@ -112,6 +112,7 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here) {
   PipelineOptions pipeline = options.pipeline;
+  pipeline.stream.device = choose_device(options.device);
   check_products(pipeline.stream);
   pipeline.model = options.model.chosen();
   pipeline.optimizer = optimizer_of(options);
@@ -320,14 +321,18 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const auto stages = static_cast<std::int64_t>(pipeline.partition.size());
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   const Precision precision{pipeline.dtype, pipeline.stream.products};
+  const Device device = pipeline.stream.device;
   return fmt::format(
-      "{}: {} blocks in {}{}, {} schedule{}\n"
+      "{}: {} blocks in {}{}, {} schedule{}{}\n"
       "batches of {} in {}\n"
       "{}{}, {} per kernel{}{}",
       model_title(pipeline.model), fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
-      precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)), pipeline.batch_size,
-      counted(pipeline.micro_batches, "micro-batch"),
+      precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)),
+      device == Device::cpu()
+          ? ""
+          : fmt::format(", on {} ({})", to_string(device), backend(device).fingerprint()),
+      pipeline.batch_size, counted(pipeline.micro_batches, "micro-batch"),
       counted(actor_threads(options, pipeline.processes), "actor thread"),
       pipeline.processes > 1 ? " per process" : "",
       counted(intra_op_threads(options, pipeline.processes), "thread"),
@@ -377,7 +382,7 @@ Result<std::filesystem::path> write_training_checkpoint(
                                      {"seed", options.pipeline.seed}}
                           .dump();
   manifest.run["optimizer"] = options.optimizer.name;
-  manifest.run["processor"] = backend(options.pipeline.stream.device).fingerprint();
+  manifest.run["processor"] = backend(choose_device(options.device)).fingerprint();
   if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
   return write_snapshots(folder, std::move(manifest), snapshots,
                          {.newest = options.checkpoints_kept, .also = best}, elsewhere);

@@ -187,7 +187,11 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
     sentences.push_back(fmt::format("{} processes of {} share {}; fewer processes may be as fast",
                                     neighbours, counted(threads, "thread"),
                                     counted(cores, "core")));
-  const std::string processor = backend(options.pipeline.stream.device).fingerprint();
+  if (options.device == DeviceChoice::automatic)
+    if (const auto gpu = find_gpu(); !gpu && gpu.error().code() == ErrorCode::unsupported)
+      sentences.push_back(
+          fmt::format("computing on the CPU: {}; {}", gpu.error().message(), gpu.error().remedy()));
+  const std::string processor = backend(choose_device(options.device)).fingerprint();
   if (!start.processor.empty() && start.processor != processor)
     sentences.push_back(fmt::format(
         "the checkpoint was written on another type of processor ({}, here {}): kernels "

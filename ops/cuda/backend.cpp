@@ -16,18 +16,21 @@ constexpr KernelTable table{
 #include "ops/kernel_list.inc"
 };
 
-constexpr DeviceMemory memory{
-    .allocate = [](std::size_t bytes) -> void* {
-      void* block = nullptr;
-      const cudaError_t status = cudaMalloc(&block, bytes);
-      if (status == cudaErrorMemoryAllocation) {
-        cudaGetLastError();  // which would be the next launch's
-        return nullptr;
-      }
-      check(status, "allocate memory");
-      return block;
-    },
-    .release = [](void* block, std::size_t) { cudaFree(block); }};  // waits for the device
+constexpr DeviceMemory memory{.allocate = [](std::size_t bytes) -> void* {
+                                void* block = nullptr;
+                                const cudaError_t status = cudaMalloc(&block, bytes);
+                                if (status == cudaErrorMemoryAllocation) {
+                                  cudaGetLastError();  // which would be the next launch's
+                                  return nullptr;
+                                }
+                                check(status, "allocate memory");
+                                return block;
+                              },
+                              .release =
+                                  [](void* block, std::size_t) {
+                                    cudaDeviceSynchronize();  // kernels that use it may still run
+                                    cudaFree(block);
+                                  }};
 
 std::string fingerprint() {
   cudaDeviceProp found{};

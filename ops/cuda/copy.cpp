@@ -29,8 +29,14 @@ class Later {
   virtual void run() = 0;
 
   static void give(const Stream& stream, std::unique_ptr<Later> later) {
-    check(cudaLaunchHostFunc(native(stream), call, later.get()), "call the host");
-    later.release();
+    const cudaStream_t given = native(stream);
+    const cudaError_t status = cudaLaunchHostFunc(given, call, later.get());
+    if (status == cudaSuccess) {
+      (void)later.release();  // it owns itself now
+      return;
+    }
+    cudaStreamSynchronize(given);  // the copy before it uses what is freed here
+    check(status, "call the host");
   }
 
  private:

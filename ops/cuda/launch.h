@@ -3,7 +3,8 @@
 // tests' emulator (tests/cuda/emulator), which checks every access to memory. So kernels keep to
 // what both have: no inline PTX, no dynamic parallelism, no extended lambdas (function objects
 // instead), shared memory of a size that is known when they are compiled, whole warps in each
-// block.
+// block. Nor does a block read what another block of the same kernel writes (no __threadfence, no
+// last block that finishes the others' work): two kernels do that.
 
 #ifdef TROUPE_CUDA_EMULATOR
 #include "tests/cuda/emulator/cuda_on_cpu.h"
@@ -24,12 +25,17 @@ namespace troupe::cuda {
 inline constexpr int warp_size = 32;
 inline constexpr int block_threads = 256;  ///< of kernels that have no reason for another number
 
+#ifdef TROUPE_CUDA_EMULATOR
+inline constexpr std::int64_t most_blocks = 5;  // so that small tensors take several steps
+#else
+inline constexpr std::int64_t most_blocks = 16'384;  // fill the largest device several times
+#endif
+
 /// Blocks for kernels whose threads go through `count` elements in steps of the whole grid: enough
-/// for one step, at most as many as fill the largest device several times.
+/// for one step, at most `most_blocks`.
 inline dim3 blocks_for(std::int64_t count, int threads = block_threads) {
-  constexpr std::int64_t most = 16'384;
-  return dim3(
-      static_cast<unsigned>(std::clamp<std::int64_t>((count + threads - 1) / threads, 1, most)));
+  return dim3(static_cast<unsigned>(
+      std::clamp<std::int64_t>((count + threads - 1) / threads, 1, most_blocks)));
 }
 
 /// Gives a kernel to a stream: `Launch(stream, blocks, threads)(kernel, arguments...)`. Throws
@@ -43,9 +49,10 @@ class Launch {
   template <class... Params, class... Args>
   void operator()(void (*kernel)(Params...), const Args&... args) const {
 #ifdef TROUPE_CUDA_EMULATOR
-    cuda_on_cpu::launch(
-        stream_, blocks_, threads_, where_,
-        [kernel, values = std::tuple<Params...>(args...)] { std::apply(kernel, values); });
+    check(cuda_on_cpu::launch(
+              stream_, blocks_, threads_, where_,
+              [kernel, values = std::tuple<Params...>(args...)] { std::apply(kernel, values); }),
+          "launch a kernel", where_);
 #else
     std::tuple<Params...> values(args...);
     std::apply(

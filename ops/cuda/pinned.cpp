@@ -13,9 +13,15 @@
 namespace troupe::cuda {
 namespace {
 
+/// Of one size.
+struct Blocks {
+  std::vector<void*> free;
+  std::size_t total = 0;  ///< also of those in use
+};
+
 struct Pool {
   std::mutex mutex;
-  std::map<std::size_t, std::vector<void*>> free;  ///< by size
+  std::map<std::size_t, Blocks> by_size;
 };
 
 // Never destroyed: a host function may come after any static's end.
@@ -24,26 +30,48 @@ Pool& pool() {
   return *pool;
 }
 
+/// Null if there is none: then the caller gets one from CUDA.
+void* take_free(std::size_t bytes) {
+  const std::lock_guard lock(pool().mutex);
+  Blocks& blocks = pool().by_size[bytes];
+  if (blocks.free.empty()) {
+    blocks.free.reserve(++blocks.total);  // so that the destructor needs no memory
+    return nullptr;
+  }
+  void* block = blocks.free.back();
+  blocks.free.pop_back();
+  return block;
+}
+
+// Blocks of other sizes may make room.
+void release_free() {
+  const std::lock_guard lock(pool().mutex);
+  for (auto& [bytes, blocks] : pool().by_size) {
+    for (void* block : blocks.free) cudaFreeHost(block);
+    blocks.total -= blocks.free.size();
+    blocks.free.clear();
+  }
+}
+
 }  // namespace
 
-Pinned::Pinned(std::size_t bytes) : bytes_(std::bit_ceil(std::max<std::size_t>(bytes, 4096))) {
-  {
-    const std::lock_guard lock(pool().mutex);
-    std::vector<void*>& blocks = pool().free[bytes_];
-    blocks.reserve(blocks.size() + 1);  // so that the destructor needs no memory
-    if (!blocks.empty()) {
-      data_ = blocks.back();
-      blocks.pop_back();
-      return;
-    }
+Pinned::Pinned(std::size_t bytes)
+    : data_(take_free(std::bit_ceil(std::max<std::size_t>(bytes, 4096)))),
+      bytes_(std::bit_ceil(std::max<std::size_t>(bytes, 4096))) {
+  if (data_) return;
+  cudaError_t status = cudaMallocHost(&data_, bytes_);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // which would be the next launch's
+    release_free();
+    status = cudaMallocHost(&data_, bytes_);
   }
-  check(cudaMallocHost(&data_, bytes_), "pin memory of the CPU");
+  check(status, "pin memory of the CPU");
 }
 
 Pinned::~Pinned() {
   if (!data_) return;
   const std::lock_guard lock(pool().mutex);
-  pool().free[bytes_].push_back(data_);
+  pool().by_size[bytes_].free.push_back(data_);
 }
 
 }  // namespace troupe::cuda

@@ -28,6 +28,7 @@ class OnDevice {
 
  private:
   int before_ = 0;
+  bool changed_ = false;
 };
 
 }  // namespace troupe::cuda

@@ -4,9 +4,10 @@
 
 #include <cmath>
 
-#include "emulator/cuda_on_cpu.h"
+#include "emulator/violations.h"
 #include "ops/cuda/backend.h"
 #include "ops/on_device.h"
+#include "runtime/tensor/allocator.h"
 #include "runtime/tensor/cast.h"
 #include "samples.h"
 
@@ -14,8 +15,11 @@ namespace troupe::testing {
 
 Device emulated_gpu() { return {&cuda::backend(), 0}; }
 
+// Memory is new, so that reads of what this test did not write are found.
 EmulatedStream::EmulatedStream()
-    : stream_(Stream{.device = emulated_gpu()}), before_(cuda_on_cpu::errors()) {}
+    : stream_(Stream{.device = emulated_gpu()}), before_(cuda_on_cpu::errors()) {
+  CachingAllocator::of(emulated_gpu()).trim();
+}
 
 int EmulatedStream::violations() const {
   synchronize(stream_.get());

@@ -529,7 +529,7 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"gradient_clip_algorithm=norm"}), HasSubstr("train.clip_norm clips by"));
   EXPECT_THAT(refusal("", {"warmup_epochs=5"}), HasSubstr("train.warmup_steps counts steps"));
   EXPECT_THAT(refusal("", {"mode=min"}), HasSubstr("train.monitor implies it"));
-  EXPECT_THAT(refusal("", {"accelerator=gpu"}), HasSubstr("on CPUs only"));
+  EXPECT_THAT(refusal("", {"accelerator=gpu"}), HasSubstr("did you mean device?"));
   EXPECT_THAT(refusal("", {"deterministic=true"}), HasSubstr("always gives the same bits"));
   EXPECT_THAT(refusal("", {"benchmark=true"}), HasSubstr("convolution chooses the algorithm"));
   EXPECT_THAT(refusal("", {"val_check_interval=0.5"}), HasSubstr("follow each epoch"));
@@ -561,20 +561,21 @@ TEST(Options, TakePrecisionsByLightningsAndByTheirFormerNames) {
 }
 
 TEST(Options, SayWhatToWriteForOtherProgramsPrecisions) {
-  for (const auto& [theirs, remedy] : {std::pair{"bf16", "did you mean bf16-mixed?"},
-                                       {"bf16-true", "did you mean bf16-mixed?"},
-                                       {"16-mixed", "on CPUs only; write bf16-mixed"},
-                                       {"16-true", "on CPUs only; write bf16-mixed"},
-                                       {"fp16", "on CPUs only; write bf16-mixed"},
-                                       {"tf32", "on CPUs only; write 32-true or bf16-mixed"},
-                                       {"high", "on CPUs only; write 32-true or bf16-mixed"},
-                                       {"16", "on CPUs only; write bf16-mixed"},
-                                       {"32", "did you mean 32-true?"},
-                                       {"64", "did you mean 64-true?"},
-                                       {"transformer-engine", "on CPUs only; write bf16-mixed"},
-                                       {"float32", "did you mean 32-true?"},
-                                       {"double", "did you mean 64-true?"},
-                                       {"bf16_mixed", "did you mean bf16-mixed?"}}) {
+  for (const auto& [theirs, remedy] :
+       {std::pair{"bf16", "did you mean bf16-mixed?"},
+        {"bf16-true", "did you mean bf16-mixed?"},
+        {"16-mixed", "no kernels for it; write bf16-mixed"},
+        {"16-true", "no kernels for it; write bf16-mixed"},
+        {"fp16", "no kernels for it; write bf16-mixed"},
+        {"tf32", "no kernels for it; write 32-true or bf16-mixed"},
+        {"high", "no kernels for it; write 32-true or bf16-mixed"},
+        {"16", "no kernels for it; write bf16-mixed"},
+        {"32", "did you mean 32-true?"},
+        {"64", "did you mean 64-true?"},
+        {"transformer-engine", "no kernels for it; write bf16-mixed"},
+        {"float32", "did you mean 32-true?"},
+        {"double", "did you mean 64-true?"},
+        {"bf16_mixed", "did you mean bf16-mixed?"}}) {
     const std::string message = refusal(fmt::format("precision: {}", theirs));
     EXPECT_THAT(message,
                 AllOf(HasSubstr(fmt::format("o.yaml:1:12: precision is {}", theirs)),

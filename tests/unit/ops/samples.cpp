@@ -2,6 +2,7 @@
 
 #include "function_samples.h"
 #include "ops/loss.h"
+#include "ops/on_device.h"
 #include "ops/primitives/arithmetic.h"
 #include "ops/primitives/attention.h"
 #include "ops/primitives/batch_norm2d.h"
@@ -276,15 +277,17 @@ std::vector<Sample> embedding() {
            .weights = {{5, 4}},
            .record =
                [whole](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+                 const Tensor indices = on_device(tape.pass().stream, whole);
                  const Value rows =
-                     tape.record(primitives::Embedding{{0}}, tape.input(whole, false));
+                     tape.record(primitives::Embedding{{0}}, tape.input(indices, false));
                  return tape.record(primitives::Arithmetic{ArithmeticOperation::add}, in[0], rows);
                }},
           {.name = "embedding/shared",
            .inputs = {{5, 4}},
            .record = [floating](Tape& tape, std::span<const Value> in, OwnedKernels&) {
-             const Value numbers = tape.input(cast(floating, tape.pass().dtype), false);
-             return tape.record(primitives::Embedding{}, numbers, in[0]);
+             const Tensor numbers = cast(floating, tape.pass().dtype);
+             const Value indices = tape.input(on_device(tape.pass().stream, numbers), false);
+             return tape.record(primitives::Embedding{}, indices, in[0]);
            }}};
 }
 
@@ -327,7 +330,7 @@ struct LossOf {
     return cast(Tensor::from<double>(Shape{}, loss), logits.dtype());
   }
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs) {
-    const double factor = *cast(grad, DType::f64).data<double>();
+    const double factor = *cast(on_cpu(pass.stream, grad), DType::f64).data<double>();
     inputs[0].grad =
         loss_of(pass.stream, loss, saved_logits, targets, scale * factor, true).logits_grad;
   }

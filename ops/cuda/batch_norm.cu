@@ -1,0 +1,372 @@
+// Batch norm with what follows it, in one pass over memory forward and two backward. What relu let
+// through is computed again from x with the arithmetic of the forward pass or, after a dropout or a
+// sum, read from z. After a sum, the first pass backward writes the residual's gradient, which the
+// second reads in place of `grad` and z.
+
+#include "ops/cuda/channel_kernels.h"
+#include "ops/cuda/elements.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/layer_checks.h"
+#include "ops/cuda/philox.h"
+
+namespace troupe::cuda {
+namespace {
+
+template <class T, int N>
+__device__ Pack<T, N> packed(const T* from, std::int64_t e) {
+  return *reinterpret_cast<const Pack<T, N>*>(from + e);
+}
+template <class T, int N>
+__device__ void write(T* to, std::int64_t e, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(to + e) = pack;
+}
+/// Of a form that holds one channel, or one for each place of a pack.
+template <class Channel, int held>
+const __device__ Channel& of_place(const Channel (&channels)[held], int j) {
+  return channels[held == 1 ? 0 : j];
+}
+
+/// norm(x) = x * slope + offset; forward and backward use the same bits.
+template <class T>
+struct Norm {
+  T slope, offset;
+  __device__ T operator()(T x) const { return std::fma(x, slope, offset); }
+};
+
+/// The parameters and moments of each channel.
+template <class T>
+struct Parameters {
+  const T *weight, *bias, *mean, *variance;
+  double epsilon;
+
+  __device__ double inverse_deviation(std::int64_t c) const {
+    return 1.0 / std::sqrt(static_cast<double>(variance[c]) + epsilon);
+  }
+  __device__ Norm<T> norm(std::int64_t c) const {
+    const double slope = weight[c] * inverse_deviation(c);
+    return {static_cast<T>(slope), static_cast<T>(bias[c] - mean[c] * slope)};
+  }
+};
+
+template <class T>
+__global__ void norm_kernel(Parameters<T> parameters, std::int64_t count, Norm<T>* norms) {
+  for (std::int64_t c = first_index(); c < count; c += grid_threads())
+    norms[c] = parameters.norm(c);
+}
+
+template <class T>
+struct NormaliseArguments {
+  const Norm<T>* norms;
+  const T *x, *residual;  ///< residual: null if there is none
+  T* z;
+  Channels shape;
+  RandomKey random;
+  std::uint32_t threshold;  ///< of the dropout; 0: none
+  T kept;                   ///< the factor of what is not dropped
+  bool relu, residual_first;
+};
+
+/// With innermost channels, four pixels of a channel share a block of random numbers if the size of
+/// planes is a multiple of four: `at_once` is then 4.
+template <class T, int at_once>
+struct Normalise {
+  static constexpr int samples = at_once;
+  using Channel = Norm<T>;
+
+  NormaliseArguments<T> a;
+
+  __device__ Norm<T> channel(std::int64_t c) const { return a.norms[c]; }
+
+  template <int N, int R, int held>
+  __device__ void run(std::int64_t e, std::int64_t sample, std::int64_t c,
+                      const Norm<T> (&channels)[held]) const {
+    Pack<std::uint32_t, 4> blocks[N] = {};
+    if (R == 4 && a.threshold) {
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        blocks[j] = philox_block(a.random, static_cast<std::uint32_t>(logical(sample, c + j) / 4));
+    }
+#pragma unroll
+    for (int r = 0; r < R; ++r, e += a.shape.count) {
+      const Pack<T, N> in = packed<T, N>(a.x, e);
+      Pack<T, N> added{}, out;
+      if (a.residual) added = packed<T, N>(a.residual, e);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        std::uint32_t number = 0;
+        if (R == 4)
+          number = blocks[j].at[r];
+        else if (a.threshold)
+          number = philox_number(a.random,
+                                 held == 1 && a.shape.inner > 1 ? e + j : logical(sample, c + j));
+        out.at[j] = one(of_place(channels, j), in.at[j], added.at[j], number);
+      }
+      write(a.z, e, out);
+    }
+  }
+
+ private:
+  /// The number of an element in (N, C, H, W) order, where channels are innermost.
+  __device__ std::int64_t logical(std::int64_t sample, std::int64_t c) const {
+    const std::int64_t image = sample / a.shape.plane, pixel = sample % a.shape.plane;
+    return (image * a.shape.count + c) * a.shape.plane + pixel;
+  }
+  __device__ T one(const Norm<T>& norm, T x, T added, std::uint32_t number) const {
+    T value = norm(x);
+    if (a.residual && a.residual_first) value += added;
+    if (a.relu && value < 0) value = 0;
+    if (a.threshold) value = number < a.threshold ? T(0) : value * a.kept;
+    if (a.residual && !a.residual_first) value += added;
+    return value;
+  }
+};
+
+/// The gradient that the epilogue lets through, without dropout's scale.
+template <class T>
+struct Passed {
+  bool relu;  ///< decides by norm(x)
+  bool by_z;  ///< decides by z
+  __device__ T operator()(const Norm<T>& norm, T grad, T x, T z) const {
+    if (by_z) return z == 0 ? T(0) : grad;
+    if (!relu) return grad;
+    return norm(x) > 0 ? grad : T(0);
+  }
+};
+
+template <class T, int N>
+struct LoadedGradients {
+  Pack<T, N> x, grad, z;
+};
+
+/// Sums of the gradient that is let through, and of its product with x - mean.
+template <class T>
+struct GradientSums {
+  const Norm<T>* norms;
+  const T *mean, *x, *grad, *z;
+  T* residual;  ///< null unless its gradient is wanted
+  Passed<T> passed;
+
+  template <int N>
+  __device__ LoadedGradients<T, N> load(std::int64_t e, std::int64_t) const {
+    LoadedGradients<T, N> in{packed<T, N>(x, e), packed<T, N>(grad, e), {}};
+    if (passed.by_z) in.z = packed<T, N>(z, e);
+    return in;
+  }
+  template <int N>
+  __device__ void store(std::int64_t e, const LoadedGradients<T, N>& in) const {
+    if (residual) write(residual, e, in.grad);
+  }
+
+  struct Part {
+    Passed<T> passed;
+    Norm<T> norm;
+    T mean, sum, product;
+
+    template <int N>
+    __device__ void add(LoadedGradients<T, N>& in, int j) {
+      const T g = in.grad.at[j] = passed(norm, in.grad.at[j], in.x.at[j], in.z.at[j]);
+      sum += g;
+      product = std::fma(g, in.x.at[j] - mean, product);
+    }
+    __device__ ChannelSums sums() const {
+      return {static_cast<double>(sum), static_cast<double>(product)};
+    }
+  };
+  __device__ Part part(std::int64_t c) const { return {passed, norms[c], mean[c], T(0), T(0)}; }
+};
+
+/// dx as a linear function of the gradient and x - mean (S. Ioffe, C. Szegedy, "Batch
+/// normalization", ICML 2015, section 3, collected by factors).
+template <class T>
+struct InputChannel {
+  Norm<T> norm;
+  T mean, along_grad, along_x, constant;
+};
+
+template <class T>
+struct WriteGradients {
+  Parameters<T> parameters;
+  const Norm<T>* norms;
+  double scale;     ///< of the dropout
+  double elements;  ///< of a channel
+  bool batch_moments;
+  T *weight, *bias;
+  InputChannel<T>* channels;
+
+  __device__ void finish(std::int64_t c, const ChannelSums& sums) const {
+    const double inverse = parameters.inverse_deviation(c);
+    const double slope = parameters.weight[c] * inverse;
+    const double gradient = sums.first * scale, product = sums.second * scale;
+    bias[c] = static_cast<T>(gradient);
+    weight[c] = static_cast<T>(product * inverse);
+    InputChannel<T> channel{norms[c], parameters.mean[c], static_cast<T>(slope * scale), T(0),
+                            T(0)};
+    if (batch_moments) {
+      channel.along_x = static_cast<T>(-slope * product * inverse * inverse / elements);
+      channel.constant = static_cast<T>(-slope * gradient / elements);
+    }
+    channels[c] = channel;
+  }
+};
+
+template <class T>
+struct InputGradient {
+  static constexpr int samples = 1;
+  using Channel = InputChannel<T>;
+
+  const InputChannel<T>* channels;
+  const T *x, *grad, *z;
+  T* dx;
+  Passed<T> passed;
+
+  __device__ Channel channel(std::int64_t c) const { return channels[c]; }
+
+  template <int N, int R, int held>
+  __device__ void run(std::int64_t e, std::int64_t, std::int64_t, const Channel (&of)[held]) const {
+    const Pack<T, N> from = packed<T, N>(x, e), slopes = packed<T, N>(grad, e);
+    Pack<T, N> by{}, out;
+    if (passed.by_z) by = packed<T, N>(z, e);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const Channel& c = of_place(of, j);
+      const T g = passed(c.norm, slopes.at[j], from.at[j], by.at[j]);
+      const T centred = std::fma(from.at[j] - c.mean, c.along_x, c.constant);
+      out.at[j] = std::fma(g, c.along_grad, centred);
+    }
+    write(dx, e, out);
+  }
+};
+
+void check_parameters(const char* kernel, std::int64_t channels, const Tensor& x,
+                      const Tensor& weight, const Tensor& bias, const ChannelMoments& moments,
+                      const NormEpilogue& epilogue) {
+  check_vector(kernel, "the weight", weight, channels, x.dtype());
+  check_vector(kernel, "the bias", bias, channels, x.dtype());
+  check_vector(kernel, "the mean", moments.mean, channels, x.dtype());
+  check_vector(kernel, "the variance", moments.variance, channels, x.dtype());
+  check_epilogue(kernel, x, epilogue);
+}
+
+template <class T>
+Parameters<T> parameters_of(const Stream& stream, const Tensor& weight, const Tensor& bias,
+                            const ChannelMoments& moments, double epsilon) {
+  return {input<T>(stream, weight), input<T>(stream, bias), input<T>(stream, moments.mean),
+          input<T>(stream, moments.variance), epsilon};
+}
+
+/// Working memory for one X for each channel.
+template <class X>
+Tensor channel_space(const Stream& stream, std::int64_t channels) {
+  return workspace(stream, static_cast<std::size_t>(channels) * sizeof(X));
+}
+template <class X>
+X* in_space(const Tensor& space) {
+  return reinterpret_cast<X*>(space.raw());
+}
+
+template <class T>
+void compute_norms(const Stream& stream, const Parameters<T>& parameters, std::int64_t channels,
+                   Norm<T>* norms) {
+  Launch(stream, blocks_for(channels), block_threads)(norm_kernel<T>, parameters, channels, norms);
+}
+
+/// The tensors of a batch_norm_backward.
+struct Backward {
+  const Tensor &grad, &x, &z;
+  const NormEpilogue& epilogue;
+  Channels channels;
+  bool batch_moments;
+  bool dropped() const { return epilogue.dropout > 0.0f; }
+  bool summed() const { return epilogue.relu_of_sum(); }
+};
+
+template <class T>
+void gradients_of(const Stream& stream, const Backward& b, const Parameters<T>& parameters,
+                  const NormGradients& to) {
+  const std::int64_t count = b.channels.count;
+  const Tensor norm_space = channel_space<Norm<T>>(stream, count);
+  const Tensor input_space = channel_space<InputChannel<T>>(stream, count);
+  auto* norms = in_space<Norm<T>>(norm_space);
+  auto* inputs = in_space<InputChannel<T>>(input_space);
+  compute_norms(stream, parameters, count, norms);
+  const bool by_z = b.dropped() || b.summed();
+  const Passed<T> passed{b.epilogue.relu, by_z};
+  const T *x = input<T>(stream, b.x), *grad = input<T>(stream, b.grad);
+  const T* z = by_z ? input<T>(stream, b.z) : nullptr;
+  T *dx = output<T>(stream, to.x), *residual = output<T>(stream, to.residual);
+  const GradientSums<T> sums{norms, parameters.mean, x, grad, z, residual, passed};
+  const double scale = b.dropped() ? 1.0 / (1.0 - static_cast<double>(b.epilogue.dropout)) : 1.0;
+  const WriteGradients<T> finish{parameters,
+                                 norms,
+                                 scale,
+                                 static_cast<double>(b.channels.samples * b.channels.inner),
+                                 b.batch_moments,
+                                 output<T>(stream, to.weight),
+                                 output<T>(stream, to.bias),
+                                 inputs};
+  sum_channels<T>(stream, b.channels, sums, finish, x, grad, z, residual);
+  if (b.summed())
+    each_element<T>(stream, b.channels,
+                    InputGradient<T>{inputs, x, residual, nullptr, dx, {false, false}}, x, residual,
+                    dx);
+  else
+    each_element<T>(stream, b.channels, InputGradient<T>{inputs, x, grad, z, dx, passed}, x, grad,
+                    z, dx);
+}
+
+}  // namespace
+
+Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  const ChannelMoments& moments, double epsilon, const NormEpilogue& epilogue) {
+  const Channels channels = channels_of("batch_norm", x);
+  check_parameters("batch_norm", channels.count, x, weight, bias, moments, epilogue);
+  Tensor z = result_like(stream, x);
+  if (channels.elements() == 0) return z;
+  visit_float(x.dtype(), [&]<class T>(T) {
+    const Tensor space = channel_space<Norm<T>>(stream, channels.count);
+    compute_norms(stream, parameters_of<T>(stream, weight, bias, moments, epsilon), channels.count,
+                  in_space<Norm<T>>(space));
+    const T *from = input<T>(stream, x), *residual = input<T>(stream, epilogue.residual);
+    T* to = output<T>(stream, z);
+    const NormaliseArguments<T> arguments{in_space<Norm<T>>(space),
+                                          from,
+                                          residual,
+                                          to,
+                                          channels,
+                                          epilogue.random,
+                                          drop_threshold(epilogue.dropout),
+                                          static_cast<T>(1.0 / (1.0 - double{epilogue.dropout})),
+                                          epilogue.relu,
+                                          epilogue.residual_first};
+    if (epilogue.dropout > 0.0f && channels.inner == 1 && channels.plane % 4 == 0)
+      each_element<T>(stream, channels, Normalise<T, 4>{arguments}, from, residual, to);
+    else
+      each_element<T>(stream, channels, Normalise<T, 1>{arguments}, from, residual, to);
+  });
+  return z;
+}
+
+NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
+                                  const Tensor& z, const Tensor& weight, const Tensor& bias,
+                                  const ChannelMoments& moments, double epsilon,
+                                  const NormEpilogue& epilogue, bool batch_moments) {
+  const char* kernel = "batch_norm_backward";
+  const Channels channels = channels_of(kernel, x);
+  check_alike(kernel, x, grad);
+  check_parameters(kernel, channels.count, x, weight, bias, moments, epilogue);
+  const Backward backward{grad, x, z, epilogue, channels, batch_moments};
+  if (backward.dropped() || backward.summed()) check_alike(kernel, x, z);
+  NormGradients gradients{result_like(stream, x),
+                          result(stream, {channels.count}, x.dtype()),
+                          result(stream, {channels.count}, x.dtype()),
+                          {}};
+  if (backward.summed()) gradients.residual = result_like(stream, x);
+  if (channels.count == 0) return gradients;
+  visit_float(x.dtype(), [&]<class T>(T) {
+    gradients_of(stream, backward, parameters_of<T>(stream, weight, bias, moments, epsilon),
+                 gradients);
+  });
+  return gradients;
+}
+
+}  // namespace troupe::cuda

@@ -1,0 +1,160 @@
+#include <vector>
+
+#include "ops/broadcast_plan.h"
+#include "ops/cuda/elements.h"
+#include "ops/cuda/index_space.h"
+#include "ops/cuda/kernels.h"
+
+namespace troupe::cuda {
+namespace {
+
+struct Add {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Subtract {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a - b;
+  }
+};
+struct Multiply {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+struct Divide {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a / b;
+  }
+};
+
+template <class T>
+struct Operand {
+  const T* elements;  ///< null: `value` everywhere
+  T value;
+  bool repeats;  ///< one element for all of the innermost axis
+
+  /// N elements that lie one behind the other, or the same one.
+  template <int N>
+  __device__ Pack<T, N> load(std::int64_t place) const {
+    if (elements != nullptr && !repeats)
+      return *reinterpret_cast<const Pack<T, N>*>(elements + place);
+    const T one = elements != nullptr ? elements[place] : value;
+    Pack<T, N> pack;
+#pragma unroll
+    for (int j = 0; j < N; ++j) pack.at[j] = one;
+    return pack;
+  }
+};
+
+template <int N, class T, class Op>
+__global__ void broadcast_kernel(Op op, IndexSpace<2> space, Operand<T> a, Operand<T> b, T* y) {
+  for (std::int64_t i = first_index(); i < space.count(); i += grid_threads()) {
+    const auto places = space.places(i);
+    const Pack<T, N> left = a.template load<N>(places.of[0]);
+    const Pack<T, N> right = b.template load<N>(places.of[1]);
+    Pack<T, N> out;
+#pragma unroll
+    for (int j = 0; j < N; ++j) out.at[j] = op(left.at[j], right.at[j]);
+    reinterpret_cast<Pack<T, N>*>(y)[i] = out;
+  }
+}
+
+/// Whether rows divide into packs that each operand has in one piece, or as one element. An operand
+/// is dense, so that all its rows are as many elements long.
+template <class T>
+bool computes_packs(const BroadcastPlan& plan, const Operand<T>& a, const Operand<T>& b,
+                    const T* y) {
+  const auto fits = [](const Operand<T>& operand) {
+    return operand.elements == nullptr || operand.repeats || aligned_for_packs(operand.elements);
+  };
+  return plan.inner().size % pack_width<T> == 0 && aligned_for_packs(y) && fits(a) && fits(b);
+}
+
+template <int N, class T, class Op>
+void launch(const Stream& stream, Op op, const BroadcastPlan& plan, const Operand<T>& a,
+            const Operand<T>& b, T* y) {
+  IndexSpace<2> space;
+  for (int axis = 0; axis + 1 < plan.rank; ++axis) {
+    const BroadcastPlan::Axis& outer = plan.axes[static_cast<std::size_t>(axis)];
+    space.add(outer.size, {{outer.steps[0], outer.steps[1]}});
+  }
+  const BroadcastPlan::Axis& inner = plan.inner();
+  space.add(inner.size / N, {{inner.steps[0] * N, inner.steps[1] * N}});
+  Launch(stream, blocks_for(space.count()), block_threads)(broadcast_kernel<N, T, Op>, op, space, a,
+                                                           b, y);
+}
+
+template <class T, class Op>
+void compute(const Stream& stream, Op op, const BroadcastPlan& plan, const Operand<T>& a,
+             const Operand<T>& b, T* y) {
+  if (computes_packs(plan, a, b, y)) return launch<pack_width<T>>(stream, op, plan, a, b, y);
+  launch<1>(stream, op, plan, a, b, y);
+}
+
+template <class F>
+void visit_operation(ArithmeticOperation operation, const F& f) {
+  switch (operation) {
+    case ArithmeticOperation::add:
+      return f(Add());
+    case ArithmeticOperation::subtract:
+      return f(Subtract());
+    case ArithmeticOperation::multiply:
+      return f(Multiply());
+    case ArithmeticOperation::divide:
+      return f(Divide());
+  }
+}
+
+template <class T>
+Operand<T> operand(const Stream& stream, const BroadcastPlan& plan, const Tensor& tensor,
+                   std::size_t number) {
+  return {input<T>(stream, tensor), T(), plan.inner().steps[number] == 0};
+}
+
+Shape broadcast_shape(const Shape& a, const Shape& b) {
+  if (a.rank() != b.rank()) return a;  // the plan refuses b
+  std::vector<std::int64_t> sizes;
+  for (int axis = 0; axis < a.rank(); ++axis) sizes.push_back(a[axis] == 1 ? b[axis] : a[axis]);
+  return Shape(std::span<const std::int64_t>(sizes));
+}
+
+}  // namespace
+
+Tensor arithmetic(const Stream& stream, ArithmeticOperation operation, const Tensor& a,
+                  const Tensor& b) {
+  const Shape shape = broadcast_shape(a.shape(), b.shape());
+  const Layout layout = a.shape() == shape   ? a.layout()
+                        : b.shape() == shape ? b.layout()
+                                             : Layout::row_major;
+  const BroadcastPlan plan = BroadcastPlan::of("arithmetic", shape, layout, {&a, &b});
+  Tensor y = result(stream, shape, a.dtype(), layout);
+  if (y.element_count() == 0) return y;
+  visit_float(a.dtype(), [&]<class T>(T) {
+    visit_operation(operation, [&](auto op) {
+      compute(stream, op, plan, operand<T>(stream, plan, a, 0), operand<T>(stream, plan, b, 1),
+              output<T>(stream, y));
+    });
+  });
+  return y;
+}
+
+Tensor broadcast(const Stream& stream, const Tensor& x, const Shape& shape, Layout layout,
+                 double factor) {
+  const BroadcastPlan plan = BroadcastPlan::of("broadcast", shape, layout, {&x});
+  Tensor y = result(stream, shape, x.dtype(), layout);
+  if (y.element_count() == 0) return y;
+  visit_float(x.dtype(), [&]<class T>(T) {
+    const Operand<T> everywhere{nullptr, static_cast<T>(factor), true};
+    compute(stream, Multiply(), plan, operand<T>(stream, plan, x, 0), everywhere,
+            output<T>(stream, y));
+  });
+  return y;
+}
+
+}  // namespace troupe::cuda

@@ -1,0 +1,89 @@
+#include "ops/cuda/channel_kernels.h"
+#include "ops/cuda/elements.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/layer_checks.h"
+
+namespace troupe::cuda {
+namespace {
+
+/// A value of a channel that its sums are about, so that a large mean costs no accuracy.
+template <class T>
+struct Centre {
+  const T* x;
+  std::int64_t inner;
+  bool empty;
+
+  __device__ T operator()(std::int64_t c) const { return empty ? T(0) : x[c * inner]; }
+};
+
+/// Sums of x - centre and of its square: a thread's about its own first value, whose distance from
+/// the others does not matter as much as that of one value for all, and then, in f64, about the
+/// centre.
+template <class T>
+struct MomentSums {
+  const T* x;
+  Centre<T> centre;
+
+  template <int N>
+  using Loaded = Pack<T, N>;
+  template <int N>
+  __device__ Loaded<N> load(std::int64_t e, std::int64_t) const {
+    return *reinterpret_cast<const Loaded<N>*>(x + e);
+  }
+  template <int N>
+  __device__ void store(std::int64_t, const Pack<T, N>&) const {}
+
+  struct Part {
+    T centre, shift, sum, squares;
+    int count;
+
+    template <int N>
+    __device__ void add(const Pack<T, N>& values, int j) {
+      if (count == 0) shift = values.at[j];
+      ++count;
+      const T distance = values.at[j] - shift;
+      sum += distance;
+      squares = std::fma(distance, distance, squares);
+    }
+    __device__ ChannelSums sums() const {
+      if (count == 0) return {};
+      const double moved = static_cast<double>(shift) - centre, n = count;
+      return {sum + n * moved, squares + moved * (2.0 * sum + n * moved)};
+    }
+  };
+  __device__ Part part(std::int64_t c) const { return {centre(c), T(0), T(0), T(0), 0}; }
+};
+
+template <class T>
+struct WriteMoments {
+  Centre<T> centre;
+  double elements;  ///< of a channel
+  T *mean, *variance;
+
+  __device__ void finish(std::int64_t c, const ChannelSums& sums) const {
+    const double moved = sums.first / elements;
+    const double value = sums.second / elements - moved * moved;
+    mean[c] = static_cast<T>(centre(c) + moved);
+    variance[c] = static_cast<T>(value < 0 ? 0.0 : value);
+  }
+};
+
+}  // namespace
+
+ChannelMoments channel_moments(const Stream& stream, const Tensor& x) {
+  const Channels channels = channels_of("channel_moments", x);
+  ChannelMoments moments{result(stream, {channels.count}, x.dtype()),
+                         result(stream, {channels.count}, x.dtype())};
+  visit_float(x.dtype(), [&]<class T>(T) {
+    const T* from = input<T>(stream, x);
+    const Centre<T> centre{from, channels.inner, channels.elements() == 0};
+    const auto elements = static_cast<double>(channels.samples * channels.inner);
+    sum_channels<T>(stream, channels, MomentSums<T>{from, centre},
+                    WriteMoments<T>{centre, elements, output<T>(stream, moments.mean),
+                                    output<T>(stream, moments.variance)},
+                    from);
+  });
+  return moments;
+}
+
+}  // namespace troupe::cuda

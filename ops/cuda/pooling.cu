@@ -1,0 +1,280 @@
+// Poolings. A thread computes one element of a result, or of images with innermost channels a pack
+// of them; backward, an element of x collects what comes from the windows that it is in.
+
+#include "ops/cuda/elements.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/launch.h"
+#include "ops/cuda/pool_windows.h"
+
+namespace troupe::cuda {
+namespace {
+
+struct Range {
+  std::int64_t begin, end;
+};
+__device__ Range clipped(std::int64_t begin, std::int64_t end, std::int64_t size) {
+  return {begin < 0 ? 0 : begin, end > size ? size : end};
+}
+__device__ std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// The places of x that window o sees.
+__device__ Range window_of(const PoolAxis& axis, std::int64_t o) {
+  if (axis.adaptive)
+    return {o * axis.input / axis.output, quotient_up((o + 1) * axis.input, axis.output)};
+  const std::int64_t begin = o * axis.stride - axis.padding;
+  return clipped(begin, begin + axis.kernel, axis.input);
+}
+/// The windows that see place i.
+__device__ Range windows_with(const PoolAxis& axis, std::int64_t i) {
+  if (axis.adaptive)
+    return {i * axis.output / axis.input, quotient_up((i + 1) * axis.output, axis.input)};
+  const std::int64_t place = i + axis.padding;
+  const std::int64_t before = place - axis.kernel + 1;  // where the first window may begin
+  return clipped(before <= 0 ? 0 : quotient_up(before, axis.stride), place / axis.stride + 1,
+                 axis.output);
+}
+/// The elements by which an average is divided: padding counts.
+__device__ std::int64_t divisor_of(const PoolAxis& axis, const Range& window) {
+  return axis.adaptive ? window.end - window.begin : axis.kernel;
+}
+
+/// Element number e of [images, rows, columns, width], of packs.
+struct Place {
+  std::int64_t image, row, column, channel;
+
+  __device__ Place(std::int64_t e, std::int64_t rows, std::int64_t columns, std::int64_t width)
+      : image(e / width / columns / rows),
+        row(e / width / columns % rows),
+        column(e / width % columns),
+        channel(e % width) {}
+};
+
+/// The memory of x or of a result: packs of channels, by their places.
+template <class P>
+struct Images {
+  P* data;
+  std::int64_t rows, columns, width;  ///< width: in packs
+
+  __device__ P& at(std::int64_t image, std::int64_t row, std::int64_t column,
+                   std::int64_t channel) const {
+    return data[((image * rows + row) * columns + column) * width + channel];
+  }
+};
+
+template <class T>
+__device__ bool is_nan(T x) {
+  return x != x;
+}
+/// Whether a value that comes later takes the place of the largest so far.
+template <class T>
+__device__ bool replaces(T value, T largest) {
+  return value > largest || (is_nan(value) && !is_nan(largest));
+}
+
+/// Functions of windows: the elements of a result, and what a window adds to a gradient.
+template <class T, int N>
+struct Largest {
+  using P = Pack<T, N>;
+
+  __device__ static P of_window(const PoolWindows& pool, const Images<const P>& x,
+                                const Place& at) {
+    const Range rows = window_of(pool.h, at.row), columns = window_of(pool.w, at.column);
+    P best = x.at(at.image, rows.begin, columns.begin, at.channel);
+    for (std::int64_t h = rows.begin; h < rows.end; ++h)
+      for (std::int64_t w = columns.begin; w < columns.end; ++w) {
+        const P value = x.at(at.image, h, w, at.channel);
+#pragma unroll
+        for (int j = 0; j < N; ++j)
+          if (replaces(value.at[j], best.at[j])) best.at[j] = value.at[j];
+      }
+    return best;
+  }
+
+  /// Adds the gradient of window (oh, ow) where the element at this place is its first largest.
+  __device__ static void add_gradient(const PoolWindows& pool, const Images<const P>& x,
+                                      const Place& at, std::int64_t oh, std::int64_t ow,
+                                      const P& grad, P& sum) {
+    const Range rows = window_of(pool.h, oh), columns = window_of(pool.w, ow);
+    const P mine = x.at(at.image, at.row, at.column, at.channel);
+    bool wins[N];
+#pragma unroll
+    for (int j = 0; j < N; ++j) wins[j] = true;
+    for (std::int64_t h = rows.begin; h < rows.end; ++h)
+      for (std::int64_t w = columns.begin; w < columns.end; ++w) {
+        if (h == at.row && w == at.column) continue;
+        const bool earlier = h < at.row || (h == at.row && w < at.column);
+        const P other = x.at(at.image, h, w, at.channel);
+#pragma unroll
+        for (int j = 0; j < N; ++j)
+          wins[j] = wins[j] && (earlier ? replaces(mine.at[j], other.at[j])
+                                        : !replaces(other.at[j], mine.at[j]));
+      }
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      if (wins[j]) sum.at[j] += grad.at[j];
+  }
+};
+
+template <class T, int N>
+struct Average {
+  using P = Pack<T, N>;
+
+  __device__ static T share(const PoolWindows& pool, const Range& rows, const Range& columns) {
+    return T(1) / static_cast<T>(divisor_of(pool.h, rows) * divisor_of(pool.w, columns));
+  }
+
+  __device__ static P of_window(const PoolWindows& pool, const Images<const P>& x,
+                                const Place& at) {
+    const Range rows = window_of(pool.h, at.row), columns = window_of(pool.w, at.column);
+    P sum{};
+    for (std::int64_t h = rows.begin; h < rows.end; ++h) {
+      P row{};  // row by row, so that the error grows with the height plus the width only
+      for (std::int64_t w = columns.begin; w < columns.end; ++w) {
+        const P value = x.at(at.image, h, w, at.channel);
+#pragma unroll
+        for (int j = 0; j < N; ++j) row.at[j] += value.at[j];
+      }
+#pragma unroll
+      for (int j = 0; j < N; ++j) sum.at[j] += row.at[j];
+    }
+    const T factor = share(pool, rows, columns);
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum.at[j] *= factor;
+    return sum;
+  }
+
+  __device__ static void add_gradient(const PoolWindows& pool, const Images<const P>&, const Place&,
+                                      std::int64_t oh, std::int64_t ow, const P& grad, P& sum) {
+    const T factor = share(pool, window_of(pool.h, oh), window_of(pool.w, ow));
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum.at[j] += grad.at[j] * factor;
+  }
+};
+
+template <class F, class P>
+__global__ void pool_kernel(PoolWindows pool, Images<const P> x, Images<P> y) {
+  const std::int64_t count = pool.images * y.rows * y.columns * y.width;
+  for (std::int64_t e = first_index(); e < count; e += grid_threads())
+    y.data[e] = F::of_window(pool, x, Place(e, y.rows, y.columns, y.width));
+}
+
+template <class F, class P>
+__global__ void pool_backward_kernel(PoolWindows pool, Images<const P> x, Images<const P> grad,
+                                     Images<P> dx) {
+  const std::int64_t count = pool.images * dx.rows * dx.columns * dx.width;
+  for (std::int64_t e = first_index(); e < count; e += grid_threads()) {
+    const Place at(e, dx.rows, dx.columns, dx.width);
+    const Range rows = windows_with(pool.h, at.row), columns = windows_with(pool.w, at.column);
+    P sum{};
+    for (std::int64_t oh = rows.begin; oh < rows.end; ++oh)
+      for (std::int64_t ow = columns.begin; ow < columns.end; ++ow)
+        F::add_gradient(pool, x, at, oh, ow, grad.at(at.image, oh, ow, at.channel), sum);
+    dx.data[e] = sum;
+  }
+}
+
+/// Calls `f(constant<N>)` with the width of packs.
+template <class T, class F, class... Pointers>
+void with_packs(const PoolWindows& pool, F&& f, const Pointers*... pointers) {
+  constexpr int wide = pack_width<T>;
+  if (pool.width % wide == 0 && aligned_for_packs<Pointers...>(pointers...))
+    f(std::integral_constant<int, wide>{});
+  else
+    f(std::integral_constant<int, 1>{});
+}
+
+template <class T, int N>
+Images<const Pack<T, N>> images_of(const PoolWindows& pool, bool input, const T* data) {
+  const PoolAxis &h = pool.h, &w = pool.w;
+  return {reinterpret_cast<const Pack<T, N>*>(data), input ? h.input : h.output,
+          input ? w.input : w.output, pool.width / N};
+}
+template <class T, int N>
+Images<Pack<T, N>> images_of(const PoolWindows& pool, bool input, T* data) {
+  const auto images = images_of<T, N>(pool, input, static_cast<const T*>(data));
+  return {reinterpret_cast<Pack<T, N>*>(data), images.rows, images.columns, images.width};
+}
+
+template <template <class, int> class F>
+Tensor pool(const Stream& stream, const Tensor& x, const PoolWindows& windows) {
+  Tensor y = result(stream, pooled_shape(x.shape(), windows), x.dtype(), x.layout());
+  visit_float(x.dtype(), [&]<class T>(T) {
+    const T* from = input<T>(stream, x);
+    T* to = output<T>(stream, y);
+    with_packs<T>(
+        windows,
+        [&]<int N>(std::integral_constant<int, N>) {
+          Launch(stream, blocks_for(windows.outputs() / N), block_threads)(
+              pool_kernel<F<T, N>, Pack<T, N>>, windows, images_of<T, N>(windows, true, from),
+              images_of<T, N>(windows, false, to));
+        },
+        from, to);
+  });
+  return y;
+}
+
+/// `x` is undefined where it is not read.
+template <template <class, int> class F>
+Tensor pool_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
+                     const Shape& x_shape, const PoolWindows& windows) {
+  Tensor dx = result(stream, x_shape, grad.dtype(), grad.layout());
+  visit_float(grad.dtype(), [&]<class T>(T) {
+    const T *slopes = input<T>(stream, grad), *from = input<T>(stream, x);
+    T* to = output<T>(stream, dx);
+    with_packs<T>(
+        windows,
+        [&]<int N>(std::integral_constant<int, N>) {
+          Launch(stream, blocks_for(windows.inputs() / N), block_threads)(
+              pool_backward_kernel<F<T, N>, Pack<T, N>>, windows,
+              images_of<T, N>(windows, true, from), images_of<T, N>(windows, false, slopes),
+              images_of<T, N>(windows, true, to));
+        },
+        slopes, from, to);
+  });
+  return dx;
+}
+
+}  // namespace
+
+Tensor max_pool(const Stream& stream, const Tensor& x, const PoolOptions& options) {
+  return pool<Largest>(stream, x, sliding_windows("max_pool", x.shape(), x.layout(), options));
+}
+
+// Finds the largest elements again, so that forward need not keep their places.
+Tensor max_pool_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
+                         const PoolOptions& options) {
+  const char* kernel = "max_pool_backward";
+  const PoolWindows windows = sliding_windows(kernel, x.shape(), x.layout(), options);
+  check_pooled(kernel, grad, x.shape(), windows, x.dtype(), x.layout());
+  return pool_backward<Largest>(stream, grad, x, x.shape(), windows);
+}
+
+Tensor average_pool(const Stream& stream, const Tensor& x, const PoolOptions& options) {
+  return pool<Average>(stream, x, sliding_windows("average_pool", x.shape(), x.layout(), options));
+}
+
+// The results of both backwards of averages have grad's layout.
+Tensor average_pool_backward(const Stream& stream, const Tensor& grad, const Shape& x_shape,
+                             const PoolOptions& options) {
+  const char* kernel = "average_pool_backward";
+  const PoolWindows windows = sliding_windows(kernel, x_shape, grad.layout(), options);
+  check_pooled(kernel, grad, x_shape, windows, grad.dtype(), grad.layout());
+  return pool_backward<Average>(stream, grad, {}, x_shape, windows);
+}
+
+Tensor adaptive_average_pool(const Stream& stream, const Tensor& x, std::int64_t out_h,
+                             std::int64_t out_w) {
+  return pool<Average>(
+      stream, x, adaptive_windows("adaptive_average_pool", x.shape(), x.layout(), out_h, out_w));
+}
+
+Tensor adaptive_average_pool_backward(const Stream& stream, const Tensor& grad,
+                                      const Shape& x_shape) {
+  const char* kernel = "adaptive_average_pool_backward";
+  const PoolWindows windows =
+      adaptive_windows(kernel, x_shape, grad.layout(), grad.dim(-2), grad.dim(-1));
+  check_pooled(kernel, grad, x_shape, windows, grad.dtype(), grad.layout());
+  return pool_backward<Average>(stream, grad, {}, x_shape, windows);
+}
+
+}  // namespace troupe::cuda

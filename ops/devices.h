@@ -1,0 +1,25 @@
+#pragma once
+#include <cstdint>
+
+#include "runtime/error.h"
+#include "runtime/tensor/device.h"
+
+namespace troupe {
+
+/// Which device computes.
+enum class DeviceChoice : std::uint8_t {
+  automatic,  ///< a GPU if one can be used, else the CPU
+  cpu,
+  cuda,  ///< an NVIDIA GPU
+};
+
+/// The first NVIDIA GPU of this process, or why there is none: Error{io} if libtroupe_cuda.so is
+/// not found, Error{unsupported} if it cannot be used. The first call opens it: TROUPE_CUDA_LIBRARY
+/// if this variable is set, else the one beside the program, in ../lib/troupe, or where the system
+/// looks. A process that does not ask needs no driver.
+Result<Device> find_gpu();
+
+/// Throws what find_gpu() returns if a GPU is demanded.
+Device choose_device(DeviceChoice choice);
+
+}  // namespace troupe

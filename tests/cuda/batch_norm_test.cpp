@@ -1,0 +1,169 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "emulated.h"
+#include "ops/on_device.h"
+#include "ops/reference/kernels.h"
+#include "runtime/error.h"
+#include "runtime/tensor/cast.h"
+
+namespace troupe::testing {
+namespace {
+
+Tensor in_layout(const Tensor& x, Layout layout) {
+  if (x.layout() == layout || x.rank() != 4) return x;
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), Device::cpu(), layout);
+  reference::reorder({}, x, y);
+  return y;
+}
+
+/// Relative to the sums' length in f32.
+double bound_of(DType dtype) { return dtype == DType::f64 ? 1e-12 : 2e-5; }
+
+struct Case {
+  Shape shape;
+  NormEpilogue epilogue = {};
+  bool batch_moments = true;
+};
+
+void compare(const EmulatedStream& stream, const Case& c, Layout layout, DType dtype) {
+  SCOPED_TRACE(to_string(c.shape) + " " + std::string(name_of(layout)) + " " +
+               std::string(name_of(dtype)));
+  const auto on = [&](const Tensor& t) {
+    return t.defined() ? on_device(stream.get(), t, dtype) : Tensor();
+  };
+  const KernelTable& cuda = kernels(stream.get().device, dtype);
+  const Tensor x = in_layout(random_tensor(c.shape, 1), layout);
+  const Tensor grad = in_layout(random_tensor(c.shape, 2), layout);
+  const Tensor weight = random_tensor({c.shape[1]}, 3), bias = random_tensor({c.shape[1]}, 4);
+  NormEpilogue there = c.epilogue, here = c.epilogue;
+  if (c.epilogue.residual.defined()) {
+    here.residual = in_layout(c.epilogue.residual, layout);
+    there.residual = on(here.residual);
+  }
+  ChannelMoments moments = reference::channel_moments({}, x);
+  const ChannelMoments found = cuda.channel_moments(stream.get(), on(x));
+  expect_near(stream, found.mean, moments.mean, bound_of(dtype));
+  expect_near(stream, found.variance, moments.variance, bound_of(dtype));
+  if (x.element_count() == 0) moments = {weight, Tensor::zeros(weight.shape(), DType::f64)};
+  const ChannelMoments given{on(moments.mean), on(moments.variance)};
+  const Tensor z = reference::batch_norm({}, x, weight, bias, moments, 1e-5, here);
+  const Tensor found_z =
+      cuda.batch_norm(stream.get(), on(x), on(weight), on(bias), given, 1e-5, there);
+  expect_near(stream, found_z, z, bound_of(dtype));
+  const NormGradients wanted = reference::batch_norm_backward({}, grad, x, z, weight, bias, moments,
+                                                              1e-5, here, c.batch_moments);
+  const NormGradients gradients =
+      cuda.batch_norm_backward(stream.get(), on(grad), on(x), found_z, on(weight), on(bias), given,
+                               1e-5, there, c.batch_moments);
+  expect_near(stream, gradients.x, wanted.x, bound_of(dtype));
+  expect_near(stream, gradients.weight, wanted.weight, 4 * bound_of(dtype));
+  expect_near(stream, gradients.bias, wanted.bias, 4 * bound_of(dtype));
+  ASSERT_EQ(gradients.residual.defined(), wanted.residual.defined());
+  if (wanted.residual.defined())
+    expect_near(stream, gradients.residual, wanted.residual, bound_of(dtype));
+}
+
+void compare(const EmulatedStream& stream, const Case& c) {
+  for (const Layout layout : {Layout::row_major, Layout::nhwc})
+    for (const DType dtype : {DType::f32, DType::f64})
+      if (c.shape.rank() == 4 || layout == Layout::row_major) compare(stream, c, layout, dtype);
+}
+
+TEST(CudaBatchNorm, TakesPlanesAndChannelsOfAnyWidth) {
+  EmulatedStream stream;
+  for (const Shape& shape : {Shape{1, 3, 1, 1}, Shape{9, 5, 3, 3}, Shape{2, 8, 4, 6}, Shape{300, 2},
+                             Shape{3, 140}, Shape{3, 2, 17, 31}})
+    compare(stream, {.shape = shape, .epilogue = {.relu = true}});
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+TEST(CudaBatchNorm, AddsUpThePartsOfManySamples) {
+  EmulatedStream stream;
+  compare(stream, {.shape = {70, 2, 16, 16}}, Layout::row_major, DType::f32);
+  compare(stream, {.shape = {70, 4, 16, 16}}, Layout::nhwc, DType::f32);
+  compare(stream, {.shape = {9000, 2}}, Layout::row_major, DType::f32);
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+TEST(CudaBatchNorm, HasTheWholeEpilogue) {
+  EmulatedStream stream;
+  const Shape shape{3, 4, 3, 6};
+  const Tensor residual = random_tensor(shape, 5);
+  const RandomKey random{.seed = 0x123456789abcull, .step = 3, .micro_batch = 4, .operation = 5};
+  compare(stream, {shape, {.relu = true, .dropout = 0.4f, .random = random}});
+  compare(stream, {{5, 3}, {.relu = true, .dropout = 0.4f, .random = random}});
+  compare(stream, {{3, 4, 2, 6}, {.relu = true, .dropout = 0.4f, .random = random}});
+  compare(stream, {{2, 3, 5, 3}, {.relu = true, .dropout = 0.4f, .random = random}});
+  compare(stream, {shape, {.relu = true, .residual = residual}});
+  compare(stream, {shape, {.relu = true, .residual = residual, .residual_first = true}});
+  compare(stream, {shape, {.residual = residual}});
+  compare(stream, {shape, {.relu = true}, false});
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+TEST(CudaBatchNorm, IsExactForALargeMeanAndOutlyingFirstValues) {
+  EmulatedStream stream;
+  const KernelTable& cuda = kernels(stream.get().device, DType::f32);
+  for (const double mean : {0.0, 1e4}) {
+    Tensor x = random_tensor({20, 3, 4, 5}, 6);
+    for (double& value : x.elements<double>()) value = static_cast<float>(value + mean);
+    if (mean == 0)
+      for (std::int64_t c = 0; c < 3; ++c) x.data<double>()[c * 20] = 100.0;
+    for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
+      const Tensor placed = in_layout(x, layout);
+      const ChannelMoments wanted = reference::channel_moments({}, placed);
+      const ChannelMoments found =
+          cuda.channel_moments(stream.get(), on_device(stream.get(), placed, DType::f32));
+      expect_near(stream, found.mean, wanted.mean, 1e-6);
+      expect_near(stream, found.variance, wanted.variance, 1e-6);
+    }
+  }
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+TEST(CudaBatchNorm, KeepsNaNsInTheirChannels) {
+  EmulatedStream stream;
+  const KernelTable& cuda = kernels(stream.get().device, DType::f32);
+  Tensor x = random_tensor({2, 3, 2, 2}, 7);
+  x.data<double>()[4] = NAN;
+  const ChannelMoments wanted = reference::channel_moments({}, x);
+  const ChannelMoments found =
+      cuda.channel_moments(stream.get(), on_device(stream.get(), x, DType::f32));
+  expect_near(stream, found.variance, wanted.variance, 1e-6);
+  const Tensor mean = on_cpu(stream.get(), found.mean);
+  EXPECT_FALSE(std::isnan(mean.data<float>()[0]));
+  EXPECT_TRUE(std::isnan(mean.data<float>()[1]));
+}
+
+TEST(CudaBatchNorm, TakesEmptyTensorsAndViewsAtNoBoundary) {
+  EmulatedStream stream;
+  compare(stream, {.shape = {0, 3, 2, 2}});
+  compare(stream, {.shape = {2, 0}});
+  const KernelTable& cuda = kernels(stream.get().device, DType::f32);
+  const Tensor x = random_tensor({5, 1, 3, 3}, 8);
+  const Tensor part = on_device(stream.get(), x, DType::f32).narrow(1, 4);
+  expect_near(stream, cuda.channel_moments(stream.get(), part).variance,
+              reference::channel_moments({}, x.narrow(1, 4).clone()).variance, 1e-6);
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+TEST(CudaBatchNorm, RefusesWhatItDoesNotCompute) {
+  EmulatedStream stream;
+  const KernelTable& cuda = kernels(stream.get().device, DType::f32);
+  const auto on = [&](const Shape& shape, Layout layout = Layout::row_major) {
+    return Tensor::empty(shape, DType::f32, stream.get().device, layout);
+  };
+  EXPECT_THROW(cuda.channel_moments(stream.get(), on({2, 16, 2, 2}, Layout::nchw16c)), Error);
+  EXPECT_THROW(cuda.channel_moments(stream.get(), on({2, 3, 4})), Error);
+  const ChannelMoments moments{on({3}), on({3})};
+  EXPECT_THROW(cuda.batch_norm(stream.get(), on({2, 3}), on({2}), on({3}), moments, 1e-5, {}),
+               Error);
+  EXPECT_THROW(
+      cuda.batch_norm(stream.get(), on({2, 3}), on({3}), on({3}), moments, 1e-5, {.dropout = 0.5f}),
+      Error);
+}
+
+}  // namespace
+}  // namespace troupe::testing

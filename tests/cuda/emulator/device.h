@@ -1,0 +1,119 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <unordered_map>
+#include <vector>
+
+#include "clock.h"
+#include "emulation.h"
+#include "memory.h"
+
+namespace cuda_on_cpu {
+
+/// One recording of an event.
+struct Recording {
+  VectorClock clock;  ///< what the event comes after
+  bool passed = true;
+};
+
+/// What a stream does, in its order.
+struct Task {
+  std::function<void(const Operation&)> run;
+  std::shared_ptr<Recording> awaits = nullptr;
+  bool is_host_function = false;
+  Operation operation = {};
+};
+
+struct Queue {
+  std::uint16_t number = 0;  ///< in clocks
+  std::deque<Task> tasks;
+  VectorClock clock;    ///< what comes before a task that is given now
+  bool busy = false;    ///< its first task, which was taken out, runs
+  bool closed = false;  ///< the stream was destroyed
+  bool idle() const { return !busy && tasks.empty(); }
+};
+
+/// The streams and events of a device without a device. One thread does their tasks, each stream's
+/// in its order, and takes a stream's next task by a seed. Thread-safe. Handles are numbers that
+/// are never given twice, so that one that was destroyed is known. Its lock is taken after the
+/// memory's, never before.
+class Device {
+ public:
+  static Device& get();
+
+  cudaError_t create_stream(cudaStream_t* stream);
+  cudaError_t destroy_stream(cudaStream_t stream);  ///< its tasks are still done
+  cudaError_t create_event(cudaEvent_t* event);
+  cudaError_t destroy_event(cudaEvent_t event);
+
+  cudaError_t give(cudaStream_t stream, Task task);
+  cudaError_t record(cudaEvent_t event, cudaStream_t stream);
+  cudaError_t wait_on_device(cudaStream_t stream, cudaEvent_t event);
+  cudaError_t query(cudaEvent_t event);
+  cudaError_t wait(cudaEvent_t event);
+  cudaError_t wait(cudaStream_t stream);
+  cudaError_t wait_for_all();
+
+  cudaError_t allocate(void** block, std::size_t bytes, Place place);
+  cudaError_t free(void* block, Place place);  ///< waits for all streams
+
+  /// Calls that name neither: the sticky error, if there is one.
+  cudaError_t status();
+
+  /// For the order of a kernel's blocks and threads; 0: their own. By the device's thread.
+  std::uint64_t draw_seed();
+
+  /// An access to memory by the calling thread, outside of kernels.
+  Operation host_operation();
+
+  void begin(const EmulationOptions& options);
+  void end();
+  bool advance();
+  void fail_after(std::uint64_t operations);
+  Counts counts();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  Device();
+
+  // With the lock.
+  cudaError_t refuse();
+  Queue* find(cudaStream_t stream, cudaError_t& error);
+  std::shared_ptr<Recording>* find(cudaEvent_t event, cudaError_t& error);
+  void push(Queue& queue, Task task);
+  std::uint16_t free_number() const;
+  std::vector<Queue*> able() const;
+  bool may_go_on() const;
+  bool all_idle() const;
+  cudaError_t wait_until(Lock& lock, const std::function<bool()>& done);
+  void fail();
+
+  void work();
+  void do_next(Lock& lock);
+  void run(Lock& lock, Task& task);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uintptr_t last_handle_ = 0;
+  std::unordered_map<cudaStream_t, std::shared_ptr<Queue>> streams_;
+  std::unordered_map<cudaEvent_t, std::shared_ptr<Recording>> events_;
+  std::vector<std::shared_ptr<Queue>> queues_;  ///< also of destroyed streams, until they are idle
+  VectorClock host_;                            ///< what a thread of the host has seen done
+  EmulationOptions options_;
+  std::mt19937_64 random_;
+  int waiting_ = 0;            ///< threads of the host
+  std::uint64_t allowed_ = 0;  ///< tasks, of Pace::by_hand
+  std::uint64_t done_ = 0;     ///< tasks
+  std::uint64_t fails_at_ = 0;
+  bool failed_ = false;
+  bool quiet_ = false;  ///< the host has given nothing for a while
+};
+
+}  // namespace cuda_on_cpu

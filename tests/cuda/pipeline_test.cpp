@@ -1,0 +1,103 @@
+// Whole training runs on the emulated GPU: real actors, real CUDA code. What the numbers are is
+// compared with the CPU's; that nothing was left to chance follows from the emulator's clocks.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "emulated.h"
+#include "emulator/emulation.h"
+#include "emulator/violations.h"
+#include "runtime/tensor/cast.h"
+#include "training_run.h"
+
+namespace troupe::testing {
+namespace {
+
+using cuda_on_cpu::Emulation;
+
+TrainingRun on_gpu(TrainingRun run) {
+  run.scheduling = Scheduling::threads;
+  run.adjust = [adjust = run.adjust](PipelineOptions& pipeline) {
+    if (adjust) adjust(pipeline);
+    pipeline.stream.device = emulated_gpu();
+  };
+  return run;
+}
+
+/// The largest difference of two runs' weights, optimizer states and statistics.
+double difference(const TrainingResult& a, const TrainingResult& b) {
+  const auto& left = a.written.rbegin()->second;
+  const auto& right = b.written.rbegin()->second;
+  if (left.size() != right.size()) return INFINITY;
+  double largest = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (left[i].name != right[i].name) return INFINITY;
+    if (!is_floating(left[i].tensor.dtype())) continue;
+    const Tensor x = cast(left[i].tensor, DType::f64), y = cast(right[i].tensor, DType::f64);
+    for (std::int64_t e = 0; e < x.element_count(); ++e)
+      largest = std::max(largest, std::abs(x.data<double>()[e] - y.data<double>()[e]));
+  }
+  return largest;
+}
+
+class CudaPipeline : public ::testing::Test {
+ protected:
+  std::string digest(const TrainingRun& run, std::uint32_t seed) {
+    const Emulation emulation({.seed = seed});
+    std::string result = train(on_gpu(run)).digest;
+    EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
+    return result;
+  }
+};
+
+TEST_F(CudaPipeline, EndsWithTheWeightsOfTheCpu) {
+  for (const char* model : {"mnist_cnn", "wide_resnet", "resnet18", "cifar_cnn"})
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      SCOPED_TRACE(::testing::Message() << model << " " << name_of(dtype));
+      const TrainingRun run{.model = model, .partition = {SIZE_MAX}, .steps = 3, .dtype = dtype};
+      const Emulation emulation({.seed = 1});
+      EXPECT_LE(difference(train(on_gpu(run)), train(run)), dtype == DType::f64 ? 1e-11 : 1e-4);
+      EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
+    }
+}
+
+TEST_F(CudaPipeline, AnyStagesReplicasAndOrdersMakeTheSameBits) {
+  const std::string one = digest({.partition = {4}}, 1);
+  struct Case {
+    std::vector<std::size_t> partition;
+    std::uint32_t replicas = 1;
+    ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  };
+  const std::vector<Case> cases = {{{2, 2}},
+                                   {{1, 1, 2}, 1, ScheduleKind::gpipe},
+                                   {{1, 1, 1, 1}},
+                                   {{4}, 2},
+                                   {{2, 2}, 2, ScheduleKind::zero_bubble_h1}};
+  std::uint32_t seed = 1;
+  for (const auto& [partition, replicas, schedule] : cases)
+    for (int repetition = 0; repetition < 2; ++repetition) {
+      SCOPED_TRACE(::testing::Message() << partition.size() << " stages, " << replicas
+                                        << " replicas, seed " << ++seed);
+      EXPECT_EQ(
+          digest({.partition = partition, .replicas = replicas, .schedule = schedule}, seed), one);
+    }
+}
+
+TEST_F(CudaPipeline, AStageThatFailsMakesTheSameBits) {
+  const std::string one = digest({.partition = {4}}, 1);
+  EXPECT_EQ(digest({.partition = {2, 2},
+                    .replicas = 2,
+                    .faults = {{.actor = "stage/1/1", .step = 3, .micro_batch = 3}}},
+                   2),
+            one);
+}
+
+TEST_F(CudaPipeline, AdamWWithClippedGradientsMakesTheSameBits) {
+  const std::string one = digest({.partition = {4}, .adjust = use_adamw}, 1);
+  EXPECT_EQ(digest({.partition = {2, 2}, .replicas = 2, .adjust = use_adamw}, 2), one);
+}
+
+}  // namespace
+}  // namespace troupe::testing
