@@ -3,6 +3,7 @@
 # and cpp_files. A failing step prints the reason and returns non-zero.
 
 readonly check_steps="format shell docs includes headers odr tidy sanitizers fuzz sizes"
+readonly named_steps="cuda"  # tools/cuda.sh; run by name only
 changed_only=false
 
 # The C++ files to check: all, or with --changed those that differ from the main branch.
@@ -104,8 +105,8 @@ check() {
     case "$argument" in
       --changed) changed_only=true ;;
       *)
-        case " $check_steps " in *" $argument "*) ;; *)
-          fail "./dev check has no step '$argument'" "one of: $check_steps"
+        case " $check_steps $named_steps " in *" $argument "*) ;; *)
+          fail "./dev check has no step '$argument'" "one of: $check_steps $named_steps"
           ;;
         esac
         steps+=("$argument")

@@ -21,8 +21,9 @@ Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout) {
   return to;
 }
 
-/// Images are nhwc for cuDNN. What it has no plan for is computed by the kernels of
-/// direct_convolution.h, in the layout that x has.
+/// Everything stays in the layout that x has: with f32 cuDNN is at its best with row-major images,
+/// which it would copy to otherwise. What it has no plan for is computed by the kernels of
+/// direct_convolution.h.
 class Convolution final : public LayerKernel {
  public:
   explicit Convolution(const ConvolutionOptions& options) : o_(options) {}
@@ -33,61 +34,66 @@ class Convolution final : public LayerKernel {
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    const Shape shape = output_shape(x.shape());
-    ConvolutionPlan* plan = plan_of(ConvolutionPass::forward, x.dtype(), x.shape(), shape);
-    if (!plan) {
-      Tensor y = result(stream, shape, x.dtype(), x.layout());
+    Tensor y = result(stream, output_shape(x.shape()), x.dtype(), x.layout());
+    ConvolutionPlan* plan =
+        plan_of(ConvolutionPass::forward, x.dtype(), x.layout(), x.shape(), y.shape());
+    if (plan)
+      run(stream, *plan, x, weight_in(stream, x.layout()), y);
+    else
       direct_forward(stream, o_, x, weights_.weight, weights_.bias, y);
-      return y;
-    }
-    Tensor y = result(stream, shape, x.dtype(), Layout::nhwc);
-    run(stream, *plan, in_layout(stream, x, Layout::nhwc), nhwc_weight(stream), y);
     return y;
   }
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
+    Tensor x_grad = result(stream, x_shape, grad.dtype(), x_layout);
     ConvolutionPlan* plan =
-        plan_of(ConvolutionPass::input_gradient, grad.dtype(), x_shape, grad.shape());
-    if (!plan) {
-      Tensor x_grad = result(stream, x_shape, grad.dtype(), x_layout);
+        plan_of(ConvolutionPass::input_gradient, grad.dtype(), x_layout, x_shape, grad.shape());
+    if (plan)
+      run(stream, *plan, x_grad, weight_in(stream, x_layout), in_layout(stream, grad, x_layout));
+    else
       direct_input_gradient(stream, o_, grad, weights_.weight, x_grad);
-      return x_grad;
-    }
-    const Tensor x_grad = result(stream, x_shape, grad.dtype(), Layout::nhwc);
-    run(stream, *plan, x_grad, nhwc_weight(stream), in_layout(stream, grad, Layout::nhwc));
-    return in_layout(stream, x_grad, x_layout);
+    return x_grad;
   }
 
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
     bias_gradient(stream, grad, bias_grad);
     ConvolutionPlan* plan =
-        plan_of(ConvolutionPass::weight_gradient, x.dtype(), x.shape(), grad.shape());
+        plan_of(ConvolutionPass::weight_gradient, x.dtype(), x.layout(), x.shape(), grad.shape());
     if (!plan) return direct_weight_gradient(stream, o_, x, grad, weight_grad);
-    const Tensor nhwc = result(stream, weight_grad.shape(), x.dtype(), Layout::nhwc);
-    run(stream, *plan, in_layout(stream, x, Layout::nhwc), nhwc,
-        in_layout(stream, grad, Layout::nhwc));
+    const Tensor like_x = in_layout(stream, grad, x.layout());
+    if (x.layout() == weight_grad.layout()) return run(stream, *plan, x, weight_grad, like_x);
+    const Tensor nhwc = result(stream, weight_grad.shape(), x.dtype(), x.layout());
+    run(stream, *plan, x, nhwc, like_x);
     reorder(stream, nhwc, weight_grad);
   }
 
  private:
-  using Key = std::tuple<ConvolutionPass, DType, std::vector<std::int64_t>>;
+  using Key = std::tuple<ConvolutionPass, DType, Layout, std::vector<std::int64_t>>;
 
   Shape output_shape(const Shape& x) const {
     return {x[0], o_.out_channels, (x[2] + 2 * o_.padding_h - reach_h(o_)) / o_.stride_h + 1,
             (x[3] + 2 * o_.padding_w - reach_w(o_)) / o_.stride_w + 1};
   }
   /// Null where cuDNN has none.
-  ConvolutionPlan* plan_of(ConvolutionPass pass, DType dtype, const Shape& x, const Shape& y) {
+  ConvolutionPlan* plan_of(ConvolutionPass pass, DType dtype, Layout layout, const Shape& x,
+                           const Shape& y) {
     if (x.element_count() == 0 || y.element_count() == 0) return nullptr;
-    const Key key{pass, dtype, {x.dims().begin(), x.dims().end()}};
+    const Key key{pass, dtype, layout, {x.dims().begin(), x.dims().end()}};
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second.get();
-    return plans_.emplace(key, plan_convolution(pass, dtype, o_, x, y, weights_.bias.defined()))
-        .first->second.get();
+    const ConvolutionWork work{.pass = pass,
+                               .dtype = dtype,
+                               .options = o_,
+                               .x = x,
+                               .y = y,
+                               .bias = weights_.bias.defined(),
+                               .layout = layout};
+    return plans_.emplace(key, plan_convolution(work)).first->second.get();
   }
-  const Tensor& nhwc_weight(const Stream& stream) {
+  const Tensor& weight_in(const Stream& stream, Layout layout) {
+    if (layout == weights_.weight.layout()) return weights_.weight;
     if (!nhwc_weight_.defined()) nhwc_weight_ = in_layout(stream, weights_.weight, Layout::nhwc);
     return nhwc_weight_;
   }
@@ -100,7 +106,7 @@ class Convolution final : public LayerKernel {
 
   ConvolutionOptions o_;
   LayerWeights weights_;
-  Tensor nhwc_weight_;  ///< of this version; undefined until cuDNN needs it
+  Tensor nhwc_weight_;  ///< of this version; undefined until a plan needs it
   std::map<Key, std::unique_ptr<ConvolutionPlan>> plans_;
 };
 

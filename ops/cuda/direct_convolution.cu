@@ -18,7 +18,7 @@ struct Images {
     h_stride = last ? w * c : w;
     w_stride = last ? c : 1;
   }
-  std::int64_t count() const { return n * c * h * w; }
+  __host__ __device__ std::int64_t count() const { return n * c * h * w; }
   __device__ std::int64_t place(std::int64_t in, std::int64_t ic, std::int64_t ih,
                                 std::int64_t iw) const {
     return in * n_stride + ic * c_stride + ih * h_stride + iw * w_stride;

@@ -49,20 +49,24 @@ class Handle {
 std::vector<std::int64_t> dims_of(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
 }
-std::vector<std::int64_t> nhwc_strides(const Shape& s) {
-  return {s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]};
+std::vector<std::int64_t> strides_of(const Shape& s, Layout layout) {
+  if (layout == Layout::nhwc) return {s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]};
+  return {s[1] * s[2] * s[3], s[2] * s[3], s[3], 1};
 }
 
 enum Id : std::int64_t { x_id = 1, weight_id, bias_id, y_id };
 
-Attributes input(fe::graph::Graph& graph, Id id, const Shape& shape) {
+Attributes input(fe::graph::Graph& graph, Id id, const Shape& shape, Layout layout) {
   return graph.tensor(fe::graph::Tensor_attributes()
                           .set_uid(id)
                           .set_dim(dims_of(shape))
-                          .set_stride(nhwc_strides(shape)));
+                          .set_stride(strides_of(shape, layout)));
 }
-void output(const Attributes& tensor, Id id, const Shape& shape) {
-  tensor->set_output(true).set_uid(id).set_dim(dims_of(shape)).set_stride(nhwc_strides(shape));
+void output(const Attributes& tensor, Id id, const Shape& shape, Layout layout) {
+  tensor->set_output(true)
+      .set_uid(id)
+      .set_dim(dims_of(shape))
+      .set_stride(strides_of(shape, layout));
 }
 
 template <class PassAttributes>
@@ -74,38 +78,39 @@ PassAttributes attributes(const ConvolutionOptions& o) {
   return a;
 }
 
-void add_nodes(fe::graph::Graph& graph, ConvolutionPass pass, const ConvolutionOptions& o,
-               const Shape& x, const Shape& y, bool bias) {
+void add_nodes(fe::graph::Graph& graph, const ConvolutionWork& work) {
+  const ConvolutionOptions& o = work.options;
   const Shape w = weight_shape(o);
-  switch (pass) {
+  const auto in = [&](Id id, const Shape& shape) { return input(graph, id, shape, work.layout); };
+  switch (work.pass) {
     case ConvolutionPass::forward: {
-      Attributes sum = graph.conv_fprop(input(graph, x_id, x), input(graph, weight_id, w),
+      Attributes sum = graph.conv_fprop(in(x_id, work.x), in(weight_id, w),
                                         attributes<fe::graph::Conv_fprop_attributes>(o));
-      if (bias)
-        sum = graph.pointwise(sum, input(graph, bias_id, {1, o.out_channels, 1, 1}),
+      if (work.bias)
+        sum = graph.pointwise(sum, in(bias_id, {1, o.out_channels, 1, 1}),
                               fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
-      return output(sum, y_id, y);
+      return output(sum, y_id, work.y, work.layout);
     }
     case ConvolutionPass::input_gradient:
-      return output(graph.conv_dgrad(input(graph, y_id, y), input(graph, weight_id, w),
+      return output(graph.conv_dgrad(in(y_id, work.y), in(weight_id, w),
                                      attributes<fe::graph::Conv_dgrad_attributes>(o)),
-                    x_id, x);
+                    x_id, work.x, work.layout);
     case ConvolutionPass::weight_gradient:
-      return output(graph.conv_wgrad(input(graph, y_id, y), input(graph, x_id, x),
+      return output(graph.conv_wgrad(in(y_id, work.y), in(x_id, work.x),
                                      attributes<fe::graph::Conv_wgrad_attributes>(o)),
-                    weight_id, w);
+                    weight_id, w, work.layout);
   }
 }
 
 class Plan final : public ConvolutionPlan {
  public:
   /// False if cuDNN has no plan that does as it must.
-  bool build(ConvolutionPass pass, const ConvolutionOptions& options, const Shape& x,
-             const Shape& y, bool bias, const DescribedDevice* described) {
+  bool build(const ConvolutionWork& work, const DescribedDevice* described) {
     graph_.set_io_data_type(fe::DataType_t::FLOAT)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-    add_nodes(graph_, pass, options, x, y, bias);
+    adds_bias_ = work.bias && work.pass == ConvolutionPass::forward;
+    add_nodes(graph_, work);
     if (!described) return Handle::get().with([&](cudnnHandle_t handle) { return plan(handle); });
     auto properties = std::make_shared<fe::DeviceProperties>();
     if (auto read = properties->deserialize(described->properties); read.is_bad())
@@ -118,10 +123,11 @@ class Plan final : public ConvolutionPlan {
   void run(const Stream& stream, void* x, void* weight, const void* bias, void* y,
            void* workspace) override {
     std::unordered_map<std::int64_t, void*> pointers{{x_id, x}, {weight_id, weight}, {y_id, y}};
-    if (bias) pointers.emplace(bias_id, const_cast<void*>(bias));  // which is only read
+    if (adds_bias_) pointers.emplace(bias_id, const_cast<void*>(bias));  // which is only read
     const cudaStream_t to = native(stream);
     auto ran = Handle::get().with([&](cudnnHandle_t handle) {
-      cudnnSetStream(handle, to);
+      if (const cudnnStatus_t status = cudnnSetStream(handle, to); status != CUDNN_STATUS_SUCCESS)
+        throw failed("take a stream", cudnnGetErrorString(status));
       return graph_.execute(handle, pointers, workspace);
     });
     if (ran.is_bad()) throw failed("run a convolution", ran.get_message());
@@ -150,17 +156,16 @@ class Plan final : public ConvolutionPlan {
 
   fe::graph::Graph graph_;
   std::size_t workspace_ = 0;
+  bool adds_bias_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<ConvolutionPlan> plan_convolution(ConvolutionPass pass, DType dtype,
-                                                  const ConvolutionOptions& options, const Shape& x,
-                                                  const Shape& y, bool bias,
+std::unique_ptr<ConvolutionPlan> plan_convolution(const ConvolutionWork& work,
                                                   const DescribedDevice* described) {
-  if (dtype != DType::f32) return nullptr;
+  if (work.dtype != DType::f32) return nullptr;
   auto plan = std::make_unique<Plan>();
-  if (!plan->build(pass, options, x, y, bias, described)) return nullptr;
+  if (!plan->build(work, described)) return nullptr;
   return plan;
 }
 

@@ -10,9 +10,7 @@ bool multiply_by_library(const Stream&, const Product&, DType, const void*, cons
   return false;
 }
 
-std::unique_ptr<ConvolutionPlan> plan_convolution(ConvolutionPass, DType, const ConvolutionOptions&,
-                                                  const Shape&, const Shape&, bool,
-                                                  const DescribedDevice*) {
+std::unique_ptr<ConvolutionPlan> plan_convolution(const ConvolutionWork&, const DescribedDevice*) {
   return nullptr;
 }
 

@@ -1,0 +1,159 @@
+// Whether cuDNN has plans for the convolutions of the models, asked for described devices: none has
+// to be there, and nothing runs. Each model prints what it found.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "model_convolutions.h"
+#include "ops/cuda/dnn.h"
+#include "ops/models/models.h"
+
+namespace troupe::testing {
+namespace {
+
+using cuda::ConvolutionPass;
+
+struct Case {
+  std::string_view device, name;
+  ModelSource model;
+  SampleSpec samples;
+  std::int64_t batch;
+};
+std::string text_of(const Case& c) {
+  return fmt::format("{} {} batch {}", c.device, c.name, c.batch);
+}
+void PrintTo(const Case& c, std::ostream* out) { *out << text_of(c); }
+
+std::vector<Case> cases() {
+  const SampleSpec mnist{.shape = {1, 28, 28}, .classes = 10};
+  const SampleSpec cifar{.shape = {3, 32, 32}, .classes = 10};
+  const SampleSpec imagenet{.shape = {3, 224, 224}, .classes = 10};
+  std::vector<Case> all;
+  for (const std::string_view device : cuda::described_devices()) {
+    for (const std::int64_t batch : {32, 256}) {
+      all.push_back({device, "resnet18", ResNet18{}, imagenet, batch});
+      all.push_back({device, "resnet50", ResNet50{}, imagenet, batch});
+    }
+    for (const std::int64_t batch : {64, 256}) {
+      all.push_back({device, "wide_resnet", WideResNet{}, mnist, batch});
+      all.push_back({device, "wide_resnet (160, 320, 640)",
+                     WideResNet{.widths = {16, 160, 320, 640}}, mnist, batch});
+      all.push_back({device, "cifar_cnn", CifarCnn{}, cifar, batch});
+      all.push_back({device, "mnist_cnn", MnistCnn{}, mnist, batch});
+    }
+  }
+  return all;
+}
+
+constexpr std::pair<ConvolutionPass, std::string_view> passes[] = {
+    {ConvolutionPass::forward, "forward"},
+    {ConvolutionPass::input_gradient, "input gradient"},
+    {ConvolutionPass::weight_gradient, "weight gradient"}};
+
+/// What cuDNN said to one model's convolutions in one layout.
+struct Answers {
+  int planned = 0;
+  std::size_t largest = 0;  ///< workspace, in bytes
+  std::string largest_of;
+  std::vector<std::string> refused;
+};
+
+Answers ask(const Case& c, Layout layout) {
+  const auto device = cuda::described_device(c.device);
+  Answers answers;
+  for (const ConvolutionUse& use : convolutions_of(c.model, c.samples, c.batch))
+    for (const auto& [pass, name] : passes) {
+      // Nobody wants the gradient of the samples.
+      if (pass == ConvolutionPass::input_gradient && use.x[1] == c.samples.shape[0]) continue;
+      const auto plan = cuda::plan_convolution({.pass = pass,
+                                                .options = use.options,
+                                                .x = use.x,
+                                                .y = use.y,
+                                                .bias = use.options.bias,
+                                                .layout = layout},
+                                               &*device);
+      const std::string text = fmt::format("{} ({})", text_of(use), name);
+      if (!plan) {
+        answers.refused.push_back(text);
+        continue;
+      }
+      ++answers.planned;
+      if (plan->workspace_bytes() < answers.largest) continue;
+      answers.largest = plan->workspace_bytes();
+      answers.largest_of = text;
+    }
+  return answers;
+}
+
+class CudnnPlans : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CudnnPlans, AreDeterministicAndInF32ForEveryConvolution) {
+  const Case& c = GetParam();
+  for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
+    const Answers answers = ask(c, layout);
+    std::cout << fmt::format("{} {}: {} plans, {} refused, at most {:.1f} MiB of workspace: {}\n",
+                             text_of(c), name_of(layout), answers.planned, answers.refused.size(),
+                             static_cast<double>(answers.largest) / (1 << 20), answers.largest_of);
+    for (const std::string& text : answers.refused) std::cout << "  refused: " << text << "\n";
+    EXPECT_GT(answers.planned, 0);
+    EXPECT_TRUE(answers.refused.empty());
+  }
+}
+
+/// A 3x3 convolution of 64 images of 28x28 with 64 channels, and what differs.
+cuda::ConvolutionWork work_of(ConvolutionPass pass, std::int64_t groups, std::int64_t dilation) {
+  const ConvolutionOptions options{.in_channels = 64,
+                                   .out_channels = 64,
+                                   .padding_h = dilation,
+                                   .padding_w = dilation,
+                                   .dilation_h = dilation,
+                                   .dilation_w = dilation,
+                                   .groups = groups};
+  const Shape images{64, 64, 28, 28};
+  return {.pass = pass, .options = options, .x = images, .y = images};
+}
+
+TEST(CudnnPlansOfOtherKinds, AreThereForGroupsAndDilation) {
+  const auto device = *cuda::described_device("h100");
+  for (const auto& [groups, dilation] : {std::pair{1, 1}, {2, 1}, {32, 1}, {64, 1}, {1, 2}})
+    for (const auto& [pass, name] : passes)
+      for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
+        cuda::ConvolutionWork work = work_of(pass, groups, dilation);
+        work.layout = layout;
+        EXPECT_TRUE(cuda::plan_convolution(work, &device)) << fmt::format(
+            "{} groups, dilation {}, {}, {}", groups, dilation, name, name_of(layout));
+      }
+}
+
+TEST(CudnnPlansByType, AreForF32Alone) {
+  const auto device = *cuda::described_device("h100");
+  cuda::ConvolutionWork work = work_of(ConvolutionPass::forward, 1, 1);
+  EXPECT_TRUE(cuda::plan_convolution(work, &device));
+  work.dtype = DType::f64;
+  EXPECT_FALSE(cuda::plan_convolution(work, &device));
+}
+
+TEST(DescribedDevices, AreKnownByName) {
+  for (const std::string_view name : cuda::described_devices()) {
+    const auto device = cuda::described_device(name);
+    ASSERT_TRUE(device) << name;
+    EXPECT_GT(device->memory_bytes, std::int64_t{39} << 30) << name;
+  }
+  EXPECT_EQ(cuda::described_device("gh200")->architecture, 90);
+  EXPECT_FALSE(cuda::described_device("h10"));
+}
+
+std::string test_name(const ::testing::TestParamInfo<Case>& info) {
+  std::string name = fmt::format("{}_{}", info.index, text_of(info.param));
+  for (char& character : name)
+    if (!std::isalnum(static_cast<unsigned char>(character))) character = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudnnPlans, ::testing::ValuesIn(cases()), test_name);
+
+}  // namespace
+}  // namespace troupe::testing

@@ -1,0 +1,192 @@
+# shellcheck shell=bash
+# CUDA toolkits for `./dev build --cuda` and `./dev check cuda`: one that is there, or the wheels of PyPI that
+# tools/cuda/ pins. ./dev sources this file and defines say, fail, jobs and build.
+
+# Prints the version of a toolkit, such as 13.0.
+nvcc_version() { "$1/bin/nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p'; }
+
+# present_toolkit [MAJOR]: prints the folder of the first toolkit with cuDNN, of this major version if one is named.
+present_toolkit() {
+  local folder nvcc
+  nvcc=$(command -v nvcc || true)
+  for folder in ${nvcc:+"$(dirname "$(dirname "$(readlink -f "$nvcc")")")"} ${CUDA_HOME:+"$CUDA_HOME"} \
+    /usr/local/cuda build/cuda-toolkit; do
+    if [ -x "$folder/bin/nvcc" ] && [ -e "$folder/include/cudnn.h" ] &&
+      [[ "$(nvcc_version "$folder")" == "${1:-}"* ]]; then
+      (cd "$folder" && pwd)
+      return
+    fi
+  done
+  return 1
+}
+
+# get_wheels LIST FOLDER: downloads the wheels of a list in tools/cuda and merges them into one tree with bin/, include/,
+# lib/ and lib64/, once.
+get_wheels() {
+  [ ! -e "$2" ] || return 0
+  python3 -m pip --version >/dev/null 2>&1 ||
+    fail "python3 with pip is needed to get $2 from PyPI" "apt-get install python3-pip"
+  local machine part=$2.part wheel folder
+  local -a platforms=()
+  machine=$(uname -m)
+  for wheel in manylinux_2_28 manylinux_2_27 manylinux2014 manylinux_2_17 manylinux2010 manylinux_2_12; do
+    platforms+=(--platform "${wheel}_$machine")
+  done
+  rm -rf "$part"
+  mkdir -p "$part/wheels" "$part/unpacked" "$part/tree/lib"
+  say "downloading $2 from PyPI ($1)"
+  # The frontend's wheel is for one Python; it has the same headers as those for others.
+  python3 -m pip download --quiet --no-deps --require-hashes --only-binary=:all: "${platforms[@]}" \
+    --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none --dest "$part/wheels" \
+    -r "tools/cuda/$1" >&2 ||
+    fail "PyPI's wheels for $2 could not be downloaded" \
+      "install CUDA 12.4 or later and cuDNN 9, and set CUDA_HOME"
+  for wheel in "$part"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$part/unpacked"; done
+  for folder in "$part"/unpacked/nvidia/* "$part/unpacked"; do
+    for wheel in bin include lib nvvm; do
+      [ ! -d "$folder/$wheel" ] || cp -rlf "$folder/$wheel" "$part/tree/"
+    done
+  done
+  finish_tree "$part/tree"
+  mv "$part/tree" "$2"
+  rm -rf "$part"
+}
+
+# Programs lose their mode in a wheel, and libraries have no name without a version.
+finish_tree() {
+  local library name
+  find "$1/bin" "$1/nvvm/bin" -type f -exec chmod +x {} + 2>/dev/null || true
+  ln -sfn lib "$1/lib64"
+  for library in "$1"/lib/lib*.so.*; do
+    [ -e "$library" ] || continue
+    name=$(basename "$library")
+    [ -e "$1/lib/${name%%.so.*}.so" ] || ln -s "$name" "$1/lib/${name%%.so.*}.so"
+  done
+}
+
+# toolkit [MAJOR]: prints the folder of a toolkit, which is downloaded where none is there.
+toolkit() {
+  present_toolkit "${1:-}" && return
+  [ "${1:-13}" = 13 ] ||
+    fail "there is no CUDA $1 with cuDNN in PATH, CUDA_HOME or /usr/local/cuda, and PyPI has no nvcc of it" \
+      "install CUDA 12.4 or later and cuDNN 9, and set CUDA_HOME"
+  get_wheels toolkit-13.txt build/cuda-toolkit
+  present_toolkit 13
+}
+
+# Prints the folder with cudnn_frontend.h for a toolkit.
+frontend_headers() {
+  if [ -e "$1/include/cudnn_frontend.h" ]; then
+    echo "$1/include"
+    return
+  fi
+  get_wheels frontend.txt build/cuda-frontend
+  echo "$PWD/build/cuda-frontend/include"
+}
+
+# build_cuda MAJOR [PRESET]: as build, with libtroupe_cuda.so.
+build_cuda() {
+  local preset=${2:-release} home headers
+  install_packages build
+  home=$(toolkit "$1")
+  headers=$(frontend_headers "$home")
+  say "configuring build/$preset with CUDA $(nvcc_version "$home") in $home"
+  cmake --preset "$preset" --log-level=WARNING -DTROUPE_CUDA=ON -DCMAKE_CUDA_COMPILER="$home/bin/nvcc" \
+    -DCUDNN_FRONTEND_INCLUDE_DIR="$headers" >&2
+  build "$preset"
+}
+
+readonly cuda_architectures="70 75 80 86 89 90 100 120"
+
+# The architectures of Troupe's list that a toolkit's compiler (its --help or --list-gpu-arch) names.
+architectures_of() {
+  local architecture names
+  names=$("$@" 2>&1)
+  for architecture in $cuda_architectures; do
+    ! grep -qE "(compute|sm)_$architecture\b" <<<"$names" || echo "$architecture"
+  done
+}
+
+# compile_by_nvcc HOME FILE: for all architectures; prints what ptxas says of each kernel.
+compile_by_nvcc() {
+  local architecture
+  local -a codes=()
+  for architecture in $(architectures_of "$1/bin/nvcc" --list-gpu-arch); do
+    codes+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
+  done
+  "$1/bin/nvcc" --threads "$(jobs)" -std=c++20 -O3 -I. -I"$1/include" "${codes[@]}" -Xptxas -v,-warn-spills -c "$2" -o /dev/null 2>&1
+}
+
+# The same with CUDA's headers and ptxas alone: clang compiles the kernels to PTX for the oldest architecture, which
+# ptxas takes for all.
+compile_by_clang() {
+  local ptx architecture
+  ptx=$(mktemp --suffix=.ptx)
+  clang++-16 -x cuda --cuda-path="$1" --cuda-gpu-arch=sm_70 --cuda-device-only -O3 -std=c++20 -I. \
+    -Wno-unknown-cuda-version -S "$2" -o "$ptx" 2>&1 || { rm "$ptx"; return 1; }
+  for architecture in $(architectures_of "$1/bin/ptxas" --help); do
+    "$1/bin/ptxas" -v -warn-spills -O3 -arch="sm_$architecture" "$ptx" -o /dev/null 2>&1 || { rm "$ptx"; return 1; }
+  done
+  rm "$ptx"
+}
+
+# The threads of the largest block that a file launches: the largest constant of that name in it, or launch.h's.
+most_threads() {
+  grep -hoE '_threads = [0-9]+' "$1" ops/cuda/launch.h | awk '{ if ($3 > most) most = $3 } END { print most }'
+}
+
+# judge_kernels FILE <ptxas's words: prints "kernels registers" of a file; fails with a reason for a spill and for a
+# kernel whose registers do not suffice for its largest block.
+judge_kernels() {
+  awk -v file="$1" -v threads="$(most_threads "$1")" '
+    /Compiling entry function/ { match($0, /for .sm_[0-9]+/); where = substr($0, RSTART + 5, RLENGTH - 5); split($0, part, "\047"); name = part[2] }
+    /spill stores/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { print file " (" where ", " name "): " $0; bad = 1 }
+    /Used [0-9]+ registers/ {
+      match($0, /Used [0-9]+/); used = substr($0, RSTART + 5, RLENGTH - 5) + 0; kernels++
+      if (used > most) most = used
+      if (used * threads > 65536) { print file " (" where ", " name "): " used " registers in blocks of " threads " threads"; bad = 1 }
+    }
+    /warning|error/ { print; bad = 1 }
+    END { if (bad) exit 1; print kernels + 0, most + 0 }'
+}
+
+# check_version NAME COMPILE HOME ARCHITECTURES: every .cu by one compiler.
+check_version() {
+  local file words result kernels=0 most=0 files=0 bad=0
+  for file in ops/cuda/*.cu; do
+    files=$((files + 1))
+    if ! words=$("$2" "$3" "$file"); then
+      printf '%s\n' "$words" >&2
+      bad=1
+    elif ! result=$(judge_kernels "$file" <<<"$words"); then
+      printf '%s\n' "$result" >&2
+      bad=1
+    else
+      kernels=$((kernels + ${result% *}))
+      [ "${result#* }" -le "$most" ] || most=${result#* }
+    fi
+  done
+  [ $bad -eq 0 ] || return 1
+  say "$1: $files files, $kernels kernels for sm_$(paste -sd , - <<<"$4"): no spills, at most $most registers"
+}
+
+# Both major versions, each by its nvcc where there is one.
+check_cuda() {
+  local home
+  home=$(toolkit 13)
+  check_version "CUDA $(nvcc_version "$home"), nvcc" compile_by_nvcc "$home" \
+    "$(architectures_of "$home/bin/nvcc" --list-gpu-arch)" || return 1
+  if home=$(present_toolkit 12); then
+    check_version "CUDA $(nvcc_version "$home"), nvcc" compile_by_nvcc "$home" \
+      "$(architectures_of "$home/bin/nvcc" --list-gpu-arch)"
+    return
+  fi
+  [ "$(uname -m)" = x86_64 ] || {
+    say "CUDA 12 is left out: there is no nvcc of it here, and its headers are taken from PyPI for x86-64 alone"
+    return 0
+  }
+  install_packages cuda
+  get_wheels headers-12.txt build/cuda-headers-12
+  check_version "CUDA 12.4's headers and ptxas, clang 16 (no nvcc of CUDA 12 is here)" compile_by_clang build/cuda-headers-12 \
+    "$(architectures_of build/cuda-headers-12/bin/ptxas --help)"
+}
