@@ -107,23 +107,51 @@ __global__ void input_gradient_kernel(Weights p, Images ys, Images xs, const T* 
   }
 }
 
+// A weight and the images that its gradient sums over.
+struct WeightElement {
+  std::int64_t o, c, kh, kw;
+
+  __device__ WeightElement(const Weights& p, std::int64_t e) {
+    kw = e % p.kernel_w, e /= p.kernel_w;
+    kh = e % p.kernel_h, e /= p.kernel_h;
+    o = e / p.group_in;
+    c = o / p.group_out * p.group_in + e % p.group_in;
+  }
+};
+
+// What output pixel s of all images adds to the gradient of a weight.
+template <class T>
+__device__ T weight_term(const Weights& p, const Images& xs, const Images& ys, const T* x,
+                         const T* grad, const WeightElement& at, std::int64_t s) {
+  const std::int64_t ow = s % ys.w, oh = s / ys.w % ys.h, n = s / (ys.w * ys.h);
+  const std::int64_t ih = oh * p.stride_h - p.padding_h + at.kh * p.dilation_h;
+  const std::int64_t iw = ow * p.stride_w - p.padding_w + at.kw * p.dilation_w;
+  if (ih < 0 || ih >= xs.h || iw < 0 || iw >= xs.w) return T(0);
+  return x[xs.place(n, at.c, ih, iw)] * grad[ys.place(n, at.o, oh, ow)];
+}
+
+// A thread a weight, for short sums.
+template <class T>
+__global__ void short_weight_gradient_kernel(Weights p, Images xs, Images ys, const T* x,
+                                             const T* grad, T* w_grad, std::int64_t weights) {
+  for (std::int64_t e = first_index(); e < weights; e += grid_threads()) {
+    const WeightElement at(p, e);
+    T sum = 0;
+    for (std::int64_t s = 0; s < ys.n * ys.h * ys.w; ++s)
+      sum += weight_term(p, xs, ys, x, grad, at, s);
+    w_grad[e] = sum;
+  }
+}
+
 // A block a weight: its threads share the output pixels of all images.
 template <class T>
 __global__ void weight_gradient_kernel(Weights p, Images xs, Images ys, const T* x, const T* grad,
                                        T* w_grad, std::int64_t weights) {
   for (std::int64_t e = blockIdx.x; e < weights; e += gridDim.x) {
-    const std::int64_t kw = e % p.kernel_w, kh = e / p.kernel_w % p.kernel_h;
-    const std::int64_t i = e / (p.kernel_w * p.kernel_h) % p.group_in;
-    const std::int64_t o = e / (p.kernel_w * p.kernel_h * p.group_in);
-    const std::int64_t c = o / p.group_out * p.group_in + i;
+    const WeightElement at(p, e);
     T sum = 0;
-    for (std::int64_t s = threadIdx.x; s < ys.n * ys.h * ys.w; s += blockDim.x) {
-      const std::int64_t ow = s % ys.w, oh = s / ys.w % ys.h, n = s / (ys.w * ys.h);
-      const std::int64_t ih = oh * p.stride_h - p.padding_h + kh * p.dilation_h;
-      const std::int64_t iw = ow * p.stride_w - p.padding_w + kw * p.dilation_w;
-      if (ih < 0 || ih >= xs.h || iw < 0 || iw >= xs.w) continue;
-      sum += x[xs.place(n, c, ih, iw)] * grad[ys.place(n, o, oh, ow)];
-    }
+    for (std::int64_t s = threadIdx.x; s < ys.n * ys.h * ys.w; s += blockDim.x)
+      sum += weight_term(p, xs, ys, x, grad, at, s);
     sum = reduce_block(sum, T(0), Plus());
     if (threadIdx.x == 0) w_grad[e] = sum;
   }
@@ -155,11 +183,14 @@ void direct_weight_gradient(const Stream& stream, const ConvolutionOptions& opti
                             const Tensor& x, const Tensor& grad, const Tensor& weight_grad) {
   const std::int64_t weights = weight_grad.element_count();
   if (weights == 0) return;
+  constexpr std::int64_t short_sum = 256;
+  const bool is_short = grad.element_count() / options.out_channels <= short_sum;
   visit_float(x.dtype(), [&]<class T>(T) {
-    Launch(stream, dim3(static_cast<unsigned>(std::min<std::int64_t>(weights, 1 << 20))),
-           block_threads)(weight_gradient_kernel<T>, Weights(options), Images(x), Images(grad),
-                          input<T>(stream, x), input<T>(stream, grad),
-                          output<T>(stream, weight_grad), weights);
+    const dim3 blocks = is_short ? blocks_for(weights) : blocks_for(weights, 1);
+    Launch(stream, blocks, block_threads)(
+        is_short ? short_weight_gradient_kernel<T> : weight_gradient_kernel<T>, Weights(options),
+        Images(x), Images(grad), input<T>(stream, x), input<T>(stream, grad),
+        output<T>(stream, weight_grad), weights);
   });
 }
 

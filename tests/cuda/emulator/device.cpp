@@ -369,6 +369,7 @@ void Device::end() {
   Memory::get().set_limits(SIZE_MAX, SIZE_MAX);
   const std::lock_guard lock(mutex_);
   options_ = options_of_environment();
+  checked_places_ = options_.checked_places;
   if (failed_)
     for (auto& [event, recording] : events_) recording->passed = true;
   failed_ = false;
