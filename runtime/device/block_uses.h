@@ -21,7 +21,7 @@ class BlockUses {
   void use(const void* block, DeviceStream& stream);
   /// The last tensor in the block has gone.
   void freed(const void* block);
-  /// A freed block was given back to the system.
+  /// A freed block is about to be given back to the system.
   void forget(const void* block);
 
  private:
