@@ -482,6 +482,17 @@ TEST(Pt2, ReadsMasksOfAttentionThatAreComputedAndReadsEachConstantOnce) {
   EXPECT_EQ(ids.size(), 2u);
 }
 
+TEST(Pt2, ListsAttentionWhoseMaskConsistsOfIntegers) {
+  Archive file("tokens");
+  file.change("data/constants/model_constants_config.json", [](json& config) {
+    config["config"]["mask"]["tensor_meta"]["dtype"] = 1;  // bytes in place of truth values
+  });
+  const Graph graph = file.read();
+  ASSERT_FALSE(graph.lacking.empty());
+  EXPECT_EQ(graph.lacking[0].operation, "scaled_dot_product_attention.default");
+  EXPECT_EQ(graph.lacking[0].reason, "its mask consists of integers");
+}
+
 TEST(Pt2, ReadsOperatorsThatOverwriteTheirInput) {
   Archive file("vgg");
   file.change_nodes([](json& nodes) {
