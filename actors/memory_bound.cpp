@@ -79,13 +79,15 @@ void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t s
 MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
                          std::size_t dataset_bytes, std::uint32_t process) {
   MemoryBound bound;
-  bound.parts.push_back({"data set", dataset_bytes});
+  const std::size_t loaders = replicas_here(options, 0, process);
+  const auto readers = loaders * static_cast<std::size_t>(std::max(1, options.data.workers));
+  bound.parts.push_back(
+      {"data set", dataset_bytes + readers * options.data.dataset.bytes_per_thread()});
   add_edges(bound, graph, process);
   const std::size_t prepared = static_cast<std::size_t>(options.data.prefetch) *
                                micro_batch_samples(options) *
                                (sample_bytes(options) + target_bytes(options));
-  if (const std::size_t loaders = replicas_here(options, 0, process))
-    bound.parts.push_back({"loader, prepared ahead", prepared * loaders});
+  if (loaders > 0) bound.parts.push_back({"loader, prepared ahead", prepared * loaders});
   // A stage runs one kernel at a time; scratch blocks grow to the largest request.
   std::size_t scratch = 0, cells = 0;
   for (const BlockCosts& block : options.block_costs)

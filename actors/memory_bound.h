@@ -20,7 +20,8 @@ struct MemoryBound {
 };
 
 /// The bound for the graph that build_pipeline creates from these options, which must contain block
-/// costs. Every process holds the data set. A pure function.
+/// costs. Every process holds the `dataset_bytes` of the data set (Dataset::bytes_in_memory). A
+/// pure function.
 MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
                          std::size_t dataset_bytes, std::uint32_t process = 0);
 

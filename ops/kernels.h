@@ -164,15 +164,15 @@ struct MatmulOptions {
   bool transposed_b = false;
 };
 
-/// What an attention computes beside softmax(q k^T) v.
+/// How an attention differs from softmax(q k^T) v.
 struct AttentionOptions {
   bool causal = false;  ///< token i sees the keys 0 to i
   double scale = 1.0;   ///< of q k^T
 };
 
-/// Of an attention: its result, and what its gradient needs beside: the logarithm of the sum of
-/// exp(score) of each token, which is minus infinity where a token sees no key, or softmax(scores),
-/// as the kernel chooses by the sizes.
+/// The result of an attention, and what its gradient needs besides the result: for each token the
+/// logarithm of the sum of exp(score), which is minus infinity if the token sees no key, or
+/// softmax(scores). The kernel chooses one of these by the sizes.
 struct AttentionOutput {
   Tensor y;
   Tensor saved;

@@ -10,8 +10,8 @@ Tensor on_device(const Stream& stream, const Tensor& tensor);
 /// The same, and of this floating-point type.
 Tensor on_device(const Stream& stream, const Tensor& tensor, DType dtype);
 
-/// The tensor itself if it lies in the CPU's memory, else a copy there, which is complete when the
-/// stream, of the tensor's device, has come that far.
+/// The tensor itself if it lies in the CPU's memory, else a copy there. The copy is complete when
+/// the stream, which is of the tensor's device, has done all work up to it.
 Tensor to_cpu(const Stream& stream, const Tensor& tensor);
 /// The same, complete when this returns: waits for the stream, so handlers of actors with streams
 /// do not call it.

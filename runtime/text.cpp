@@ -124,10 +124,40 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
 
 bool is_control(unsigned char character) { return character < ' ' || character == 0x7f; }
 
-std::string printable(std::string_view text, std::size_t longest) {
-  std::string shown(text.substr(0, longest));
-  for (char& character : shown)
-    if (character < ' ' || character > '~') character = '?';
+namespace {
+
+/// The bytes of the character of UTF-8 that the text begins with; 0 if that is none. Longer forms
+/// than needed are none: U+009B begins what ESC [ does, in whatever form a terminal accepts it.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t count = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (count == 0 || first > 0xf4 || count > text.size()) return 0;
+  for (std::size_t i = 1; i < count; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const bool is_too_long = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
+  return is_too_long ? 0 : count;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, std::size_t longest, std::string_view kept) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(1, bytes));
+    if (character.size() > longest - shown.size()) break;
+    const bool is_wide_control =
+        bytes == 2 && character[0] == '\xc2' && static_cast<unsigned char>(character[1]) < 0xa0;
+    const bool is_narrow_control = is_control(static_cast<unsigned char>(character[0])) &&
+                                   kept.find(character[0]) == kept.npos;
+    if (bytes == 0 || is_wide_control || is_narrow_control)
+      shown += '?';
+    else
+      shown += character;
+    text.remove_prefix(character.size());
+  }
   return shown;
 }
 

@@ -41,8 +41,10 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
 /// so no line of a script and no text of a file may contain one unescaped.
 bool is_control(unsigned char character);
 
-/// The beginning of a text from a file, for messages: other bytes than printable ASCII become "?".
-std::string printable(std::string_view text, std::size_t longest = 100);
+/// The beginning of a text from a file, at most so many bytes, for messages and tables. Control
+/// characters other than those of `kept` become "?", also U+0080 to U+009F, and so does each byte
+/// that is no part of UTF-8.
+std::string printable(std::string_view text, std::size_t longest = 100, std::string_view kept = {});
 
 /// The first names of a list, separated by commas, and the number of the rest: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);

@@ -195,9 +195,18 @@ class ArrayDataset final : public SampleReader {
   std::size_t bytes_in_memory() const override {
     std::size_t bytes = 0;
     std::set<const void*> counted;  // both splits may hold rows of the same arrays
-    for (const Rows* split : {&train_, &test_})
+    for (const Rows* split : {&train_, &test_}) {
       for (const Tensor& array : {split->part.samples, split->part.targets})
         if (array.defined() && counted.insert(array.raw()).second) bytes += array.bytes();
+      const RowReader* rows = split->part.rows.get();
+      if (rows && counted.insert(rows).second) bytes += rows->bytes_in_memory();
+    }
+    return bytes;
+  }
+  std::size_t bytes_per_thread() const override {
+    std::size_t bytes = 0;
+    for (const Rows* split : {&train_, &test_})
+      if (split->part.rows) bytes = std::max(bytes, split->part.rows->bytes_per_thread());
     return bytes;
   }
 

@@ -22,6 +22,10 @@ class RowReader {
   virtual DType dtype() const = 0;
   /// Fills `out`, which has the size of one row.
   virtual void read_row(std::int64_t row, std::span<std::byte> out) const = 0;
+  /// The most memory of rows that are kept.
+  virtual std::size_t bytes_in_memory() const { return 0; }
+  /// The most that each thread in read_row() takes besides.
+  virtual std::size_t bytes_per_thread() const { return 0; }
 };
 
 /// The outermost axis counts the samples. The names are for errors.

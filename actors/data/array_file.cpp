@@ -8,6 +8,7 @@
 #include "runtime/error.h"
 #include "runtime/overloaded.h"
 #include "runtime/text.h"
+#include "runtime/world/memory_limit.h"
 
 namespace troupe {
 namespace {
@@ -32,6 +33,30 @@ void check_names(const fs::path& path, const ArrayFile& file, const PartNames& n
                               listed(file.names(), 8)));
 }
 
+/// Throws if the arrays that are read into memory do not fit there together: samples and targets in
+/// turn.
+void check_memory(const ArrayFile& file, const std::vector<std::string>& names,
+                  const std::vector<TensorInfo>& headers) {
+  const MemoryLimit limit = memory_limit();
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const ArrayAccess access = file.access(names[i]);
+    const bool is_samples = i % 2 == 0;
+    if (access == ArrayAccess::mapped || (is_samples && access == ArrayAccess::by_row)) continue;
+    const auto elements = static_cast<std::uint64_t>(headers[i].shape.element_count());
+    const std::size_t size = size_of(headers[i].dtype);
+    if (elements > (limit.bytes - total) / size)
+      throw Error(
+          ErrorCode::bad_file,
+          fmt::format("{}: it has {} elements of {}{}, but {} has a memory of {} bytes",
+                      headers[i].name, elements, name_of(headers[i].dtype),
+                      total == 0 ? "" : fmt::format(", after {} bytes of others", total),
+                      limit.holder, limit.bytes),
+          "give the job more memory, or store samples in chunks, which are read one by one");
+    total += elements * size;
+  }
+}
+
 /// The headers of the arrays of all parts, samples before targets; the names are for errors. They
 /// are compared before any array is read: a small file of packed arrays may need much memory.
 std::vector<TensorInfo> checked_headers(const fs::path& path, const ArrayFile& file,
@@ -43,6 +68,7 @@ std::vector<TensorInfo> checked_headers(const fs::path& path, const ArrayFile& f
   std::optional<ArrayPartHeader> test;
   if (headers.size() > 2) test = {headers[2], headers[3]};
   check_arrays({headers[0], headers[1]}, test);
+  check_memory(file, names, headers);
   return headers;
 }
 
@@ -72,6 +98,7 @@ std::shared_ptr<const SampleReader> read_arrays(std::string_view name, const fs:
     all.push_back({names.test_samples, names.test_targets});
   for (const PartNames& part : all) check_names(path, file, part);
   const std::vector<TensorInfo> headers = checked_headers(path, file, all);
+  file.check_stored(names.train_targets);
   std::vector<ArrayPart> parts;
   for (std::size_t i = 0; i < all.size(); ++i) {
     ArrayPart part{.samples_name = headers[2 * i].name, .targets_name = headers[2 * i + 1].name};

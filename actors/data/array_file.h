@@ -10,6 +10,7 @@
 
 #include "actors/data/array_dataset.h"
 #include "actors/data/array_names.h"
+#include "runtime/file/chunked_array.h"
 
 namespace troupe {
 
@@ -19,10 +20,14 @@ class ArrayFile {
   virtual ~ArrayFile() = default;
   virtual std::vector<std::string> names() const = 0;  ///< for errors
   virtual bool contains(const std::string& name) const = 0;
-  /// What these arrays, which are there, state of themselves. Only the headers are
-  /// read. Throws Error{bad_file} for damaged ones, and if the arrays that read() brings
-  /// into memory do not fit there together.
+  /// What these arrays, which are there, state of themselves. Only the headers are read. Throws
+  /// Error{bad_file} for damaged ones.
   virtual std::vector<TensorInfo> headers(const std::vector<std::string>& names) const = 0;
+  /// How read_samples() gives the array; read() brings into memory all but what is mapped.
+  virtual ArrayAccess access(const std::string& /*name*/) const { return ArrayAccess::whole; }
+  /// Throws Error{bad_file} if nothing was stored of the array, which is there, so that all of it
+  /// is a fill value: a copy of the metadata alone looks like this.
+  virtual void check_stored(const std::string& /*name*/) const {}
   /// The array, which is there, in memory. Throws Error{bad_file} for a damaged one.
   virtual Tensor read(const std::string& name) const = 0;
   /// The same, or a reader of its rows where they need not be in memory.

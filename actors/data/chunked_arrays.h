@@ -21,6 +21,8 @@ class RowsOfChunks final : public RowReader {
   void read_row(std::int64_t row, std::span<std::byte> out) const override {
     array_->read_row(row, out);
   }
+  std::size_t bytes_in_memory() const override { return array_->most_cache_bytes(); }
+  std::size_t bytes_per_thread() const override { return array_->most_reader_bytes(); }
 
  private:
   std::shared_ptr<const ChunkedArray> array_;
@@ -41,6 +43,8 @@ class ChunkedArrays final : public ArrayFile {
     for (const std::string& name : names) headers.push_back(file_.header(name));
     return headers;
   }
+  ArrayAccess access(const std::string& name) const override { return file_.access(name); }
+  void check_stored(const std::string& name) const override { (void)file_.chunked(name); }
   Tensor read(const std::string& name) const override { return file_.read(name); }
   std::variant<Tensor, std::shared_ptr<const RowReader>> read_samples(
       const std::string& name) const override {

@@ -172,15 +172,13 @@ class Table {
       if (names[i].empty() || !different.insert(names[i]).second)
         fail(fmt::format("names its column {} '{}'", i + 1, printable(names[i], 40)),
              "give each column a name of its own in the first row");
-    std::vector<std::string> shown;
-    for (const std::string& name : names) shown.push_back(printable(name));
-    const std::vector<std::string_view> known(shown.begin(), shown.end());
+    const std::vector<std::string_view> known(names.begin(), names.end());
     for (const std::string& target : wanted)
       if (!different.contains(target))
         throw Error(
             ErrorCode::bad_options,
             fmt::format("`Dataset::target` names {}, which {} does not have", target, name_),
-            did_you_mean(target, known, "name one of its columns"));
+            printable(did_you_mean(target, known, "name one of its columns"), 200));
     for (const std::string& name : names) {
       const bool is_target =
           wanted.empty() ? &name == &names.back() : std::ranges::count(wanted, name) > 0;

@@ -61,9 +61,11 @@ class SampleReader {
   /// All samples of a split, if they are in memory; the loader then calls `read` only for parts.
   /// May wait for the samples.
   virtual std::optional<StoredSamples> stored(Split) const { return std::nullopt; }
-  /// The memory of all samples and targets; files that are mapped count as memory, others that are
-  /// read when they are needed do not. The default is that of `stored`.
+  /// The memory of all samples and targets; files that are mapped count as memory, of others that
+  /// are read when they are needed only what is kept. The default is that of `stored`.
   virtual std::size_t bytes_in_memory() const;
+  /// The most memory that each thread in `read` takes besides the sample.
+  virtual std::size_t bytes_per_thread() const { return 0; }
 };
 
 /// A handle of a training and a test set, and the options that describe them. Copies share both.
@@ -90,6 +92,7 @@ class Dataset {
   }
   std::optional<StoredSamples> stored(Split split) const { return reader_->stored(split); }
   std::size_t bytes_in_memory() const { return reader_->bytes_in_memory(); }
+  std::size_t bytes_per_thread() const { return reader_->bytes_per_thread(); }
   const OptionFields& description() const { return description_; }
 
  private:

@@ -18,8 +18,8 @@ void copy_row(const Tensor& from, std::int64_t index, Tensor& to) {
 
 Error lacks_memory(std::string_view dataset, const std::string& message) {
   return {ErrorCode::io, fmt::format("reading the samples of {}: {}", dataset, message),
-          "give the job more memory; the arrays of .npy files and of chunks in HDF5 files "
-          "(`Dataset::name` npy or hdf5) need not fit into memory"};
+          "give the job more memory; the arrays of .npy files, and of chunks in HDF5 files and "
+          "zarr folders (`Dataset::name` npy, hdf5 or zarr) need not fit into memory"};
 }
 
 std::optional<StoredSamples> MemoryDataset::stored(Split split) const {

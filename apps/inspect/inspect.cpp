@@ -42,6 +42,11 @@ Row row_of(const std::string& name, DType dtype, const Shape& shape) {
   return {name, std::string(name_of(dtype)), to_string(shape), elements * size_of(dtype)};
 }
 
+/// Prints a value that a file has for a key.
+void print_entry(std::string_view what, const std::string& key, const std::string& value) {
+  print_out("{} {}: {}\n", what, printable(key, key.size()), printable(value, value.size()));
+}
+
 void print_table(const std::vector<Row>& rows) {
   const auto right = [](const auto& text) { return fmt::format("{:>12}", text); };
   std::vector<std::vector<std::string>> table{{"name", "dtype", "shape", right("bytes")}};
@@ -118,13 +123,14 @@ void inspect_checkpoint(const std::filesystem::path& path) {
   const Checkpoint checkpoint = open_complete(choice.folder);
   checkpoint.verify();
   const Manifest& manifest = checkpoint.manifest();
+  constexpr std::size_t most_position = 1000;
   print_out("{}: checkpoint of step {}, written {}, in {}; all checksums match\n",
-            choice.folder.string(), manifest.step, manifest.created,
+            choice.folder.string(), manifest.step, printable(manifest.created),
             counted(std::ssize(manifest.shards), "shard"));
   if (!manifest.position.empty() && manifest.position != "null")
-    print_out("position: {}\n", position_text(manifest.position));
+    print_out("position: {}\n", printable(position_text(manifest.position), most_position));
   if (manifest.generation > 0) print_out("world generation: {}\n", manifest.generation);
-  for (const auto& [key, value] : manifest.run) print_out("run {}: {}\n", key, value);
+  for (const auto& [key, value] : manifest.run) print_entry("run", key, value);
   std::vector<Row> model, optimizer;
   for (const auto& tensor : checkpoint.tensors())
     (tensor.name.starts_with("optimizer.") ? optimizer : model)
@@ -146,7 +152,7 @@ void inspect_safetensors(const std::filesystem::path& path) {
   const SafetensorsFile content = SafetensorsFile::open(path);
   print_out("{}: safetensors; the header matches the file (the format has no checksums)\n",
             path.string());
-  for (const auto& [key, value] : content.metadata()) print_out("metadata {}: {}\n", key, value);
+  for (const auto& [key, value] : content.metadata()) print_entry("metadata", key, value);
   print_table(rows_by_name(content.tensors()));
 }
 

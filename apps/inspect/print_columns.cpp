@@ -5,12 +5,14 @@
 #include <algorithm>
 
 #include "runtime/print.h"
+#include "runtime/text.h"
 
 namespace troupe {
 
-void print_columns(const std::vector<std::vector<std::string>>& rows) {
+void print_columns(std::vector<std::vector<std::string>> rows) {
   std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = printable(cell, cell.size());
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }

@@ -4,7 +4,8 @@
 
 namespace troupe {
 
-/// Prints rows of texts on stdout, each column as wide as its longest text.
-void print_columns(const std::vector<std::vector<std::string>>& rows);
+/// Prints rows of texts on stdout, each column as wide as its longest text. Texts may be from
+/// files: they are made printable (runtime/text.h).
+void print_columns(std::vector<std::vector<std::string>> rows);
 
 }  // namespace troupe

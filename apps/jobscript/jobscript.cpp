@@ -224,8 +224,10 @@ void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
       ->option_text("NUMBER");
   verb.add_option("-t,--time", arguments.time, "time limit, 2:00:00, 2h or 1-12:00:00")
       ->type_name("TIME");
-  verb.add_option("--gpus-per-node", request.gpus_per_node,
-                  "GPUs of a node; 0: CPU nodes (those that the stages need)")
+  verb.add_option(
+          "--gpus-per-node", request.gpus_per_node,
+          "GPUs of a node; 0: CPU nodes (0 if the cluster has CPU nodes, else those that the "
+          "stages need)")
       ->check(CLI::Range(0L, 64L))
       ->option_text("NUMBER");
   verb.add_flag("--cpu", arguments.cpu, "CPU nodes, same as --gpus-per-node 0");
@@ -267,7 +269,7 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_flag("--no-requeue", arguments->no_requeue, "do not requeue the job to resume");
   verb->add_option("--mail", request.mail, "e-mail address for end, failure and requeue of the job")
       ->type_name("ADDRESS");
-  verb->add_option("--launcher", request.launcher, "what starts the processes")
+  verb->add_option("--launcher", request.launcher, "program that starts the processes")
       ->check(CLI::IsMember({"srun", "launch"}))
       ->option_text("srun|launch");
   verb->add_option("--container", request.container, "container engine")

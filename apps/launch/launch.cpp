@@ -40,11 +40,11 @@ void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
       "processes on this host (1)");
   add(verb, "--node-rank", flags.node_rank, "NUMBER", "rank of this host, from 0 (assigned)");
   add(verb, "--rdzv-endpoint", flags.rdzv_endpoint, "HOST[:PORT]",
-      "where the hosts meet, the same on all hosts (port 29400)");
+      "rendezvous of the hosts, the same on all hosts (port 29400)");
   add(verb, "--rdzv-id", flags.rdzv_id, "NAME", "name of the job, the same on all hosts (none)");
   add_ignored(verb, "--rdzv-backend", flags.rdzv_backend);
   add(verb, "--rdzv-conf", flags.rdzv_conf, "join_timeout=SECONDS",
-      "how long to wait for the other hosts (300)");
+      "time to wait for the other hosts (300)");
   add(verb, "--master-addr", flags.master_addr, "HOST",
       "MASTER_ADDR of the processes; also the default of --rdzv-endpoint");
   add(verb, "--master-port", flags.master_port, "PORT",

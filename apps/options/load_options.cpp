@@ -199,6 +199,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   choose_model_of_file(document);
   Options options(own);
   OptionOrigins origins = read_fields(document, option_fields(options));
+  if (!options.weights.empty()) options.weights_position = origins.of("model.weights") + ": ";
   PipelineData& samples = options.pipeline.data;
   const DatasetSource& source = options.dataset.chosen();
   const bool has_mean = !samples.mean.empty() || !samples.std.empty();

@@ -60,6 +60,7 @@ struct Options {
                            .micro_batches = 4};
   DatasetOptions selection;         ///< which samples of the data set; its seed is the pipeline's
   std::filesystem::path weights;    ///< file or checkpoint to start from; empty: none
+  std::string weights_position;     ///< of `weights` in the options, for errors: "o.yaml:3:9: "
   bool weights_strict = true;       ///< the weights must fit the model
   std::vector<std::string> frozen;  ///< patterns of parameters that keep their values
   DeviceChoice device = DeviceChoice::automatic;  ///< of every stage

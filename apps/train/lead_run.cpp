@@ -19,7 +19,6 @@
 #include "apps/version.h"
 #include "ops/backend.h"
 #include "runtime/file/checkpoint_folder.h"
-#include "runtime/file/torch_file.h"
 #include "runtime/flow/faults.h"
 #include "runtime/print.h"
 #include "runtime/program.h"
@@ -27,15 +26,6 @@
 
 namespace troupe {
 namespace {
-
-/// Where the weights are from which a new run starts. A resumed run does not need them.
-std::filesystem::path initial_weights(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(torch_path(path).path))
-    throw Error(ErrorCode::bad_options,
-                fmt::format("model.weights is {}, which does not exist", path.string()),
-                "check the path");
-  return std::filesystem::absolute(find_weights(path));
-}
 
 void print_heading(const Options& options, const PipelineOptions& pipeline,
                    const OutputFolder& folder, const StartingPoint& start,
@@ -335,7 +325,7 @@ int lead_run(const TrainCommand& command,
     StartingPoint& start = resumption.start;
     // The newest checkpoint of a folder may be another one when the other processes look.
     if (start.checkpoint.empty() && !options.weights.empty())
-      start.weights = initial_weights(options.weights);
+      start.weights = std::filesystem::absolute(initial_weights(options));
     check_continues(options, start);
     pipeline = pipeline_options(options, start, process_options(command.world));
     pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
@@ -382,7 +372,7 @@ int lead_run(const TrainCommand& command,
   } catch (const Error& failure) {
     log.finish();
     log.record_failure(failure);
-    throw with_resume_hint(failure, folder->path());
+    throw with_resume_hint(failure, folder->path(), log.steps());
   }
 }
 

@@ -92,11 +92,10 @@ std::optional<std::int64_t> first_diverged_evaluation(const std::filesystem::pat
   return first == seen.end() ? std::nullopt : std::optional<std::int64_t>(first->step);
 }
 
-/// How to resume a run, from its newest checkpoint, or after divergence from the newest one of
-/// which it is not known that the test loss was not finite.
-std::string resume_hint(const std::filesystem::path& output, bool diverged) {
-  const std::filesystem::path checkpoints = output / "checkpoints";
-  const auto bad = diverged ? first_diverged_evaluation(output) : std::nullopt;
+/// Of the checkpoints in a run's folder, the steps of the newest one and of the newest one before
+/// step `bad`; 0 if there is none.
+std::pair<std::int64_t, std::int64_t> newest_steps(const std::filesystem::path& checkpoints,
+                                                   std::optional<std::int64_t> bad) {
   std::int64_t newest = 0, sound = 0;
   if (std::filesystem::exists(checkpoints))
     for (const CheckpointInfo& found : list_checkpoints(checkpoints)) {
@@ -104,24 +103,46 @@ std::string resume_hint(const std::filesystem::path& output, bool diverged) {
       newest = std::max(newest, found.step);
       if (!bad || found.step < *bad) sound = std::max(sound, found.step);
     }
+  return {newest, sound};
+}
+
+/// How to resume a run from its newest checkpoint.
+std::string resume_hint(const std::filesystem::path& output) {
+  const std::int64_t newest = newest_steps(output / "checkpoints", {}).first;
   if (newest == 0) return "no checkpoint was written";
+  return fmt::format("resume from step {} with the same command and --restart {}", newest,
+                     output.string());
+}
+
+/// How to resume a run that diverged after `steps` steps. The same command would diverge again. So
+/// would any from the weights whose loss was not finite, those after `steps` steps.
+std::string resume_hint_after_divergence(const std::filesystem::path& output,
+                                         std::optional<std::int64_t> steps) {
+  const std::filesystem::path checkpoints = output / "checkpoints";
+  std::optional<std::int64_t> bad = first_diverged_evaluation(output);
+  if (steps) bad = std::min(*steps, bad.value_or(*steps));
+  const auto [newest, sound] = newest_steps(checkpoints, bad);
+  if (newest == 0) return "no checkpoint was written";
+  if (sound == 0) return "there is no checkpoint from before the loss was not finite";
   if (sound == newest)
-    return fmt::format("resume from step {} with the same command and --restart {}", newest,
+    return fmt::format("resume from step {} with this change and --restart {}", newest,
                        output.string());
-  if (sound == 0) return "there is no checkpoint from before the test loss was not finite";
   return fmt::format(
-      "resume from step {}, before the test loss was not finite, with --restart {} and another "
-      "folder (-o)",
+      "resume from step {}, before the loss was not finite, with this change, --restart {} and "
+      "another folder (-o)",
       sound, (checkpoints / checkpoint_name(sound)).string());
 }
 
 }  // namespace
 
-Error with_resume_hint(const Error& error, const std::filesystem::path& output) {
+Error with_resume_hint(const Error& error, const std::filesystem::path& output,
+                       std::optional<std::int64_t> steps) {
   const bool lost = error.code() == ErrorCode::peer_lost;
   if (!lost && error.code() != ErrorCode::actor_failed && error.code() != ErrorCode::diverged)
     return error;
-  const std::string hint = resume_hint(output, error.code() == ErrorCode::diverged);
+  const std::string hint = error.code() == ErrorCode::diverged
+                               ? resume_hint_after_divergence(output, steps)
+                               : resume_hint(output);
   // What helps after another process was lost depends on that process, which reports it.
   const bool alone = lost || error.remedy().empty();
   return {error.code(), error.message(),

@@ -84,6 +84,11 @@ std::vector<Evaluation> RunLog::evaluations() {
   return evaluations_;
 }
 
+std::uint32_t RunLog::steps() {
+  const std::lock_guard lock(rows_mutex_);
+  return rows_until_;
+}
+
 StepReport RunLog::report_of(std::uint32_t step) const {
   return {.step = step,
           .steps_total = timeline_.steps,

@@ -59,6 +59,8 @@ class RunLog {
   std::optional<Evaluation> last_evaluation() const { return last_evaluation_; }
   /// Those of the run so far, earlier parts' included, oldest first.
   std::vector<Evaluation> evaluations();
+  /// The steps that were committed and reported, earlier parts' included.
+  std::uint32_t steps();
   /// The training that this process has done.
   const TrainingTotals& totals() const { return totals_; }
   /// The error of the newest checkpoint, if it failed.

@@ -26,6 +26,7 @@
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/torch_file.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
 #include "runtime/world/cores.h"
@@ -70,8 +71,9 @@ Dataset opened_dataset(const Options& options) {
 }
 
 WeightsFile opened_weights(const Options& options, const StartingPoint& start) {
+  const auto path = start.weights.empty() ? initial_weights(options) : start.weights;
   try {
-    return open_weights(start.weights.empty() ? find_weights(options.weights) : start.weights);
+    return open_weights(path);
   } catch (const Error& error) {
     throw with_option(error, "model.weights");
   }
@@ -84,6 +86,19 @@ StateSpec whole_spec(const PipelineOptions& pipeline) {
 }
 
 }  // namespace
+
+std::filesystem::path initial_weights(const Options& options) {
+  if (!std::filesystem::exists(torch_path(options.weights).path))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{}model.weights is {}, which does not exist", options.weights_position,
+                            options.weights.string()),
+                "check the path");
+  try {
+    return find_weights(options.weights);
+  } catch (const Error& error) {
+    throw with_option(error, "model.weights");
+  }
+}
 
 StartingPoint read_starting_point(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_complete_checkpoint(path);

@@ -27,6 +27,10 @@ struct StartingPoint {
 /// Reads a checkpoint to resume a run from. `path` is a checkpoint or an output folder.
 StartingPoint read_starting_point(const std::filesystem::path& path);
 
+/// What model.weights leads to: a file, or the newest checkpoint of a folder. A resumed run does
+/// not need it. Throws Error{bad_options} if it does not exist.
+std::filesystem::path initial_weights(const Options& options);
+
 /// One of the processes of a run.
 struct ProcessOptions {
   std::uint32_t process = 0;

@@ -26,9 +26,9 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& options
                                                DType products = DType::f32,
                                                ProcessorMaker maker = maker_of_this_processor());
 
-/// Whether a convolution of an input in this layout only has the paths in nhwc. Depthwise ones stay
-/// in it: in blocks they take half of the time, but to reorder their input takes longer than that
-/// (Zen 5), and a layer that follows in nhwc would reorder again.
+/// Whether a convolution of an input in this layout has only the paths in nhwc. This is so for
+/// depthwise convolutions of nhwc: nchw16c halves their time, but to reorder the input takes longer
+/// than that saves (Zen 5), and a following layer in nhwc would reorder again.
 bool stays_nhwc(const ConvolutionOptions& options, Layout x);
 
 /// Each channel has a kernel of its own.

@@ -6,8 +6,8 @@
 namespace troupe::cpu {
 
 /// A copy from one memory order or type into another, compiled for the stream's threads, which
-/// share the first dimension. Small ones take fewer: waking a second thread takes longer than
-/// copying a few pages. Used by one thread at a time.
+/// share the first dimension. A small copy uses fewer threads, because waking a second thread takes
+/// longer than copying a few pages. Used by one thread at a time.
 class PreparedCopy {
  public:
   PreparedCopy(const Stream& stream, const dnnl::memory::desc& from, const dnnl::memory::desc& to);

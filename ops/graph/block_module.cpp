@@ -144,8 +144,11 @@ void BlockModule::declare_constants(StateSpec& spec) const {
   std::set<std::string_view> read;
   for (const Value& value : graph_->values)
     if (value.kind == Value::Kind::constant) read.insert(value.name);
+  std::set<const void*> memory;  // of those that are read: tied constants have several names
   for (const auto& [name, tensor] : graph_->constants)
-    spec.add_constant({name, tensor, graph_->folds_constants || read.contains(name)});
+    if (read.contains(name)) memory.insert(tensor.raw());
+  for (const auto& [name, tensor] : graph_->constants)
+    spec.add_constant({name, tensor, graph_->folds_constants || memory.contains(tensor.raw())});
   for (const std::string& name : untouched_) {
     const Tensor tensor = graph_->weights.read(name);
     spec.add_constant({name, tensor, /*fixed=*/false});

@@ -48,8 +48,9 @@ class BlockModule final : public nn::Module {
   std::map<ValueId, BufferIndex> buffers_;
   std::map<std::size_t, std::unique_ptr<LayerKernel>> kernels_;  ///< by node; made by a pass
   std::map<ValueId, Tensor> constants_;                          ///< on the device of the passes
-  /// A constant attention mask. Rows that mask all keys are opened in `mask`; `seen`, by which the
-  /// attention weights are multiplied, has 0 for them and 1 for others (undefined: no such rows).
+  /// A constant attention mask. In `mask`, rows that mask all keys instead mask none. `seen` has 0
+  /// for these rows and 1 for others, and multiplies the attention weights; undefined if there are
+  /// no such rows.
   struct OpenMask {
     Tensor mask, seen;
   };

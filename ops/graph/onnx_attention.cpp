@@ -114,7 +114,7 @@ ValueId add_attention(Call& call, ValueId q, ValueId k, ValueId v, const Numbers
 ValueId add_attention(Call& call, ValueId q, ValueId k, ValueId v, ValueId mask, bool causal,
                       double scale) {
   if (!is_floating(call.at(mask).dtype))
-    call.refuse("its mask is computed, and not of floating-point numbers");
+    call.refuse("its computed mask does not consist of floating-point numbers");
   return call.add(Attention{.causal = causal, .scale = exact_scale(scale, call.shape(q))},
                   {q, k, v, mask});
 }

@@ -19,7 +19,8 @@ void less(Call& call) {
   if (!part || part->step != DropoutPart::Step::noise || !call.is_known(1))
     call.refuse("it compares tensors");
   const double keep = real_of(call, *call.numbers(1));
-  if (!(keep > 0 && keep <= 1)) call.refuse(fmt::format("it keeps elements with {}", keep));
+  if (!(keep > 0 && keep <= 1))
+    call.refuse(fmt::format("it keeps elements with probability {}", keep));
   call.give(DropoutPart{DropoutPart::Step::kept, part->shape, keep});
 }
 

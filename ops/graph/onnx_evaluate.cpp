@@ -55,7 +55,7 @@ Numbers range(const NodeView& node, Inputs inputs, Budget& budget) {
                delta = real_of(node, needed(node, inputs, 2));
   const double steps = delta == 0 ? -1 : std::ceil((limit - start) / delta);
   // Negated, so that it is also true for a NaN.
-  if (!(steps < 1e15) || delta == 0) node.damaged("it has no end");
+  if (!(steps < 1e15) || delta == 0) node.damaged("its range is infinite");
   Numbers result =
       budget.make(node, first.dtype, {static_cast<std::int64_t>(std::max(steps, 0.0))});
   for (std::size_t i = 0; i < result.reals.size(); ++i)
@@ -78,7 +78,8 @@ Numbers converted(const NodeView& node, const Numbers& from, DType dtype, Budget
   result.integers.clear();
   if (from.is_real())
     for (const double real : from.reals) {
-      if (!(std::abs(real) < 9e18)) node.refuse("it converts a number that no integer is near");
+      if (!(std::abs(real) < 9e18))
+        node.refuse("it converts a number beyond the range of integers");
       const auto whole = static_cast<std::int64_t>(real);
       result.integers.push_back(fixed(dtype == DType::boolean ? real != 0 : whole));
     }

@@ -8,9 +8,9 @@
 
 namespace troupe::graph::onnx {
 
-/// The result of a node; nullopt for an operation that it does not know. Absent inputs are null.
-/// Throws Error naming the node if its inputs do not fit, if the result depends on the batch size
-/// other than linearly (Size), or over budget.
+/// The result of a node; nullopt for an unknown operation. Absent inputs are null. Throws Error
+/// naming the node if its inputs do not fit, if the result is not linear in the batch size (Size),
+/// or if it exceeds the budget.
 std::optional<Numbers> evaluate(const NodeView& node, std::span<const Numbers* const> inputs,
                                 Budget& budget);
 

@@ -164,7 +164,8 @@ Numbers where(const NodeView& node, Inputs inputs, Budget& budget) {
 std::optional<Numbers> evaluate_arithmetic(const NodeView& node, Inputs inputs, Budget& budget) {
   for (const Binary& function : binaries)
     if (function.name == node.operation()) {
-      if (node.input_count() != 2) node.refuse("it has another number of inputs than two");
+      if (node.input_count() != 2)
+        node.refuse(fmt::format("it has {} inputs, not 2", node.input_count()));
       return apply(node, function, needed(node, inputs, 0), needed(node, inputs, 1), budget);
     }
   for (const Unary& function : unaries)

@@ -87,10 +87,10 @@ bool all_are(const Numbers* numbers, double value) {
 /// A weight or a bias, which must be a parameter.
 ValueId parameter(Call& call, int index) {
   if (call.is_known(index))
-    call.refuse(fmt::format("its input '{}' is a constant, no parameter", call.input(index)));
+    call.refuse(fmt::format("its input '{}' is a constant, not a parameter", call.input(index)));
   const ValueId id = call.value(index);
   if (call.at(id).kind != Value::Kind::parameter)
-    call.refuse(fmt::format("its input '{}' is computed, no parameter", call.input(index)));
+    call.refuse(fmt::format("its input '{}' is computed, not a parameter", call.input(index)));
   return id;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The shapes of results, by ONNX's rules. Functions refuse the node where there is none.
+// The shapes of results, by ONNX's rules. The functions refuse a node that has no valid shape.
 
 #include <span>
 #include <vector>

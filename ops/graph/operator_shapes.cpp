@@ -77,7 +77,8 @@ Sizes convolution(const Inputs& in, const ConvolutionOptions& o) {
   const bool flat = in[1].size() == 3 && weight[2] == fixed(1) && in[1] == as_sequences(weight);
   in.require(flat || in[1] == weight, "the weight is {}, not {}", to_string(in[1]),
              to_string(weight));
-  in.require(in.has(2) == o.bias, "its bias");
+  in.require(in.has(2) == o.bias, "{}",
+             o.bias ? "its bias is absent" : "it has a bias that it does not declare");
   if (o.bias) in.vector(2, fixed(o.out_channels));
   return {in[0][0], fixed(o.out_channels),
           windows(in, in[0][2], o.kernel_h, o.stride_h, o.padding_h, o.dilation_h),
@@ -121,7 +122,8 @@ Sizes layer_norm(const Inputs& in, std::int64_t features) {
   while (axes < in[0].size() && last < features && is_fixed(in[0][in[0].size() - 1 - axes]))
     last *= in[0][in[0].size() - 1 - axes++].fixed;
   if (axes == 0 && !in[0].empty()) last = in[0].back().fixed;
-  in.require(features > 0 && last == features, "{} features of {}", features, to_string(in[0]));
+  in.require(features > 0 && last == features, "it normalises {} features of {}", features,
+             to_string(in[0]));
   for (std::size_t i = 1; i < 3; ++i)
     if (in.has(i))
       in.require(product(in[i]) == fixed(features), "{} features, but input {} is {}", features, i,
@@ -159,8 +161,8 @@ Sizes attention(const Inputs& in) {
   if (in.has(3)) {
     Sizes scores = q;
     scores.back() = k[rank - 2];
-    in.require(broadcast(in, scores, in[3]) == scores, "a mask {} for scores {}", to_string(in[3]),
-               to_string(scores));
+    in.require(broadcast(in, scores, in[3]) == scores, "the mask {} does not fit the scores {}",
+               to_string(in[3]), to_string(scores));
   }
   Sizes result = q;
   result.back() = v.back();
@@ -171,7 +173,7 @@ Sizes reduce(const Inputs& in, const Reduce& o) {
   in.count(1, 1);
   std::set<int> axes;
   for (const int axis : o.axes) axes.insert(axis_of(axis, in[0].size()));
-  in.require(!axes.empty() && axes.size() == o.axes.size(), "its axes are not different ones");
+  in.require(!axes.empty() && axes.size() == o.axes.size(), "its axes are absent or not distinct");
   Sizes result;
   for (std::size_t i = 0; i < in[0].size(); ++i) {
     if (!axes.contains(static_cast<int>(i))) result.push_back(in[0][i]);
@@ -205,7 +207,8 @@ Sizes slice(const Inputs& in, const Slice& o) {
   const auto axis = static_cast<std::size_t>(axis_of(o.axis, in[0].size()));
   const Size& size = in[0][axis];
   in.require(is_fixed(size) && o.start >= 0 && o.count > 0 && o.start <= size.fixed - o.count,
-             "{} elements from {} of axis {} of {}", o.count, o.start, axis, to_string(in[0]));
+             "it takes {} elements from {} of axis {} of {}", o.count, o.start, axis,
+             to_string(in[0]));
   Sizes result = in[0];
   result[axis] = fixed(o.count);
   return result;

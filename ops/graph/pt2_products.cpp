@@ -24,7 +24,8 @@ void mm(const Pt2Node& node) { product_of(node, "mat2"); }
 /// The mask of an attention as numbers to add: of truth values 0 and minus infinity.
 ValueId additive(const Pt2Node& node, ValueId mask) {
   const Value value = node.context().builder.graph.value(mask);
-  if (value.dtype != DType::boolean) return mask;  // of any kind
+  if (is_floating(value.dtype)) return mask;  // of any kind
+  if (value.dtype != DType::boolean) throw LacksOperator{"its mask consists of integers"};
   if (value.kind != Value::Kind::constant)
     throw LacksOperator{"its mask of truth values is computed"};
   const auto [known, is_new] = node.context().additive_masks.try_emplace(mask);

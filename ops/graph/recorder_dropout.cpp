@@ -1,18 +1,12 @@
-// Operators with random numbers that one primitive does not draw, and attention in parts.
+// Dropout, also of whole channels, whose random numbers one primitive does not draw.
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <utility>
 #include <vector>
 
 #include "ops/graph/recorder.h"
 #include "ops/graph/steps.h"
 #include "ops/primitives/arithmetic.h"
-#include "ops/primitives/attention.h"
 #include "ops/primitives/elementwise.h"
-#include "ops/primitives/matmul.h"
-#include "ops/primitives/softmax.h"
 
 namespace troupe::graph {
 
@@ -32,73 +26,6 @@ troupe::Value Recorder::dropout(const Step& step, const Node& node, const Dropou
   const troupe::Value mask =
       tape_.record(drawing(step, options.probability), tape_.input(for_pass(ones), false));
   return tape_.record(primitives::Arithmetic{ArithmeticOperation::multiply}, x, mask);
-}
-
-Tensor Recorder::causal_mask(const Node& node, std::int64_t tokens, std::int64_t keys) {
-  Tensor& kept = block_.constants_[node.output];
-  if (kept.defined()) return kept;
-  Tensor mask = Tensor::zeros(Shape{tokens, keys}, DType::f64);
-  for (std::int64_t token = 0; token < tokens; ++token)
-    for (std::int64_t key = token + 1; key < keys; ++key)
-      mask.data<double>()[token * keys + key] = -std::numeric_limits<double>::infinity();
-  return kept = for_pass(mask);
-}
-
-// As PyTorch's attention, which gives zeroes to a token that sees no key. Softmax would give NaN.
-const BlockModule::OpenMask& Recorder::open_mask(ValueId id) {
-  const auto [kept, is_new] = block_.open_masks_.try_emplace(id);
-  BlockModule::OpenMask& open = kept->second;
-  if (!is_new) return open;
-  const Tensor& numbers = graph_.value(id).constant;
-  std::vector<std::int64_t> sizes(numbers.shape().dims().begin(), numbers.shape().dims().end());
-  const auto keys = static_cast<std::size_t>(std::exchange(sizes.back(), 1));
-  Tensor mask = Tensor::empty(numbers.shape(), DType::f64, Device::cpu());
-  Tensor seen = Tensor::empty(Shape(sizes), DType::f64, Device::cpu());
-  std::ranges::copy(numbers.elements<double>(), mask.elements<double>().begin());
-  for (std::size_t row = 0; row < seen.elements<double>().size(); ++row) {
-    const auto of_row = mask.elements<double>().subspan(row * keys, keys);
-    const bool sees =
-        std::ranges::any_of(of_row, [](double n) { return !(std::isinf(n) && n < 0); });
-    seen.elements<double>()[row] = sees ? 1.0 : 0.0;
-    if (!sees) std::ranges::fill(of_row, 0.0);
-  }
-  open.mask = for_pass(mask);
-  if (std::ranges::count(seen.elements<double>(), 0.0) > 0) open.seen = for_pass(seen);
-  return open;
-}
-
-troupe::Value Recorder::attention(const Step& step, const Node& node, const Attention& options) {
-  const troupe::Value q = input(node, 0), k = input(node, 1), v = input(node, 2);
-  const bool drops = options.dropout > 0 && tape_.pass().training;
-  const bool masked = has(node, 3);
-  const bool mask_is_constant =
-      masked && graph_.value(node.inputs[3]).kind == Value::Kind::constant;
-  if (!drops && masked == mask_is_constant) {
-    const Tensor mask = masked ? constant(node.inputs[3]) : Tensor();
-    return tape_.record(
-        primitives::Attention{.causal = options.causal, .scale = options.scale, .mask = mask}, q, k,
-        v);
-  }
-  const BlockModule::OpenMask open =
-      mask_is_constant ? open_mask(node.inputs[3]) : BlockModule::OpenMask{};
-  // The backward pass reads the dropped weights, and the gradient of a mask such as a learned bias
-  // is that of all scores: both are computed as a whole.
-  const auto with = [&](troupe::Value x, ArithmeticOperation operation, const Tensor& numbers) {
-    return tape_.record(primitives::Arithmetic{operation}, x, tape_.input(numbers, false));
-  };
-  troupe::Value weights = tape_.record(primitives::Matmul{{.transposed_b = true}}, q, k);
-  weights = tape_.record(primitives::Affine{options.scale, 0.0}, weights);
-  if (open.mask.defined()) weights = with(weights, ArithmeticOperation::add, open.mask);
-  if (masked && !mask_is_constant)
-    weights =
-        tape_.record(primitives::Arithmetic{ArithmeticOperation::add}, weights, input(node, 3));
-  if (options.causal)
-    weights = with(weights, ArithmeticOperation::add,
-                   causal_mask(node, tape_.tensor(q).dim(-2), tape_.tensor(k).dim(-2)));
-  weights = tape_.record(primitives::Softmax{-1}, weights);
-  if (open.seen.defined()) weights = with(weights, ArithmeticOperation::multiply, open.seen);
-  if (drops) weights = tape_.record(drawing(step, options.dropout), weights);
-  return tape_.record(primitives::Matmul{}, weights, v);
 }
 
 }  // namespace troupe::graph

@@ -8,9 +8,9 @@
 namespace troupe::primitives {
 
 /// Rows of a weight [rows, features] by their indices, as PyTorch's Embedding: [indices...,
-/// features], row-major. Indices are i64, or floating-point numbers that are whole; they have no
-/// gradient, so zeroes are given for one. The weight is a parameter or, where other operations
-/// share it, the second input, such as the value of a Parameter. Saves the indices.
+/// features], row-major. Indices are i64, or floating-point numbers that are whole; their gradient
+/// is zero. The weight is a parameter or, if other operations share it, the second input, such as
+/// the value of a Parameter. Saves the indices.
 struct Embedding {
   static constexpr std::string_view name = "embedding";
 

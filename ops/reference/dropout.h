@@ -6,8 +6,8 @@
 
 namespace troupe::reference {
 
-/// What each element of a tensor is multiplied with, asked in (N, C, H, W) order: 0 or
-/// 1 / (1 - probability).
+/// The factor of each element of a tensor, 0 or 1 / (1 - probability). Call it for the elements in
+/// (N, C, H, W) order.
 class DropoutScale {
  public:
   DropoutScale(float probability, const RandomKey& random)

@@ -9,23 +9,24 @@
 
 namespace troupe {
 
-/// Which streams have used each block of a device's memory. The host frees a block and allocates it
-/// again while kernels that it gave before still use it: on the same stream, order makes this safe;
-/// the first kernel of another stream that gets the block waits for them, on the device. So no
-/// block waits to be free, and an allocation need not name a stream. Of devices with streams only
-/// (Backend::block_uses). Thread-safe.
+/// Records the streams that have used each block of a device's memory. The host may free a block
+/// and allocate it again while earlier kernels still use it. If the next kernel is on the same
+/// stream, the order of the stream makes this safe. If it is on another stream, that stream first
+/// waits for the earlier kernels, on the device. A freed block is available at once, and an
+/// allocation need not name a stream. For devices with streams only (Backend::block_uses).
+/// Thread-safe.
 class BlockUses {
  public:
   /// A kernel of `stream` is about to use the block.
   void use(const void* block, DeviceStream& stream);
   /// The last tensor in the block has gone.
   void freed(const void* block);
-  /// A freed block was given back to the system.
+  /// A freed block is about to be given back to the system.
   void forget(const void* block);
 
  private:
   struct Uses {
-    std::vector<WorkPtr> before;  ///< fences of those that used it before it was freed
+    std::vector<WorkPtr> before;  ///< fences of the streams that used it before it was freed
     std::vector<std::shared_ptr<DeviceStream>> streams;  ///< since it was allocated
   };
   std::mutex mutex_;

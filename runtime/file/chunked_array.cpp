@@ -29,6 +29,12 @@ std::optional<std::vector<std::int64_t>> chunk_sizes(std::span<const std::uint64
   return std::vector<std::int64_t>(sizes.begin(), sizes.end());
 }
 
+std::size_t ChunkedLayout::chunk_bytes() const {
+  std::size_t bytes = size_of(dtype);
+  for (const std::int64_t axis : chunk) bytes *= static_cast<std::size_t>(axis);
+  return bytes;
+}
+
 ChunkedArray::ChunkedArray(ChunkedLayout layout, Read read, std::size_t cache_bytes)
     : layout_(std::move(layout)), read_(std::move(read)), cache_bytes_(cache_bytes) {
   auto chunk_stride = static_cast<std::int64_t>(size_of(layout_.dtype));
@@ -45,8 +51,14 @@ ChunkedArray::ChunkedArray(ChunkedLayout layout, Read read, std::size_t cache_by
 
 std::size_t ChunkedArray::row_bytes() const { return static_cast<std::size_t>(row_strides_[0]); }
 
-std::size_t ChunkedArray::chunk_bytes() const {
-  return static_cast<std::size_t>(chunk_strides_[0] * layout_.chunk[0]);
+std::size_t ChunkedArray::entry_bytes() const { return layout_.chunk_bytes() + cache_entry_bytes; }
+
+std::size_t ChunkedArray::most_cache_bytes() const {
+  std::size_t chunks = 1;
+  for (int axis = 0; axis < shape().rank(); ++axis)
+    chunks *= static_cast<std::size_t>(grid_[at(axis)]);
+  const std::size_t room = std::max<std::size_t>(1, cache_bytes_ / entry_bytes());
+  return std::min(chunks, room) * entry_bytes();
 }
 
 ChunkedArray::Chunk ChunkedArray::chunk_at(const Place& place) const {
@@ -68,8 +80,7 @@ ChunkedArray::Chunk ChunkedArray::chunk_at(const Place& place) const {
   if (kept_.contains(number)) return chunk;  // another thread was faster
   recent_.emplace_front(number, chunk);
   kept_[number] = recent_.begin();
-  const std::size_t entry_bytes = chunk_bytes() + cache_entry_bytes;
-  while (recent_.size() > 1 && recent_.size() * entry_bytes > cache_bytes_) {
+  while (recent_.size() > 1 && recent_.size() * entry_bytes() > cache_bytes_) {
     kept_.erase(recent_.back().first);
     recent_.pop_back();
   }

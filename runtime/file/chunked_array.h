@@ -24,6 +24,8 @@ struct ChunkedLayout {
   DType dtype = DType::f32;
   bool swapped = false;                  ///< the elements have the other byte order
   std::vector<std::int64_t> chunk = {};  ///< sizes of a chunk's axes
+
+  std::size_t chunk_bytes() const;
 };
 
 /// Several chunks are in memory at a time.
@@ -33,6 +35,9 @@ inline constexpr std::uint64_t most_chunk_bytes = std::uint64_t{1} << 28;
 /// most_chunk_bytes.
 std::optional<std::vector<std::int64_t>> chunk_sizes(std::span<const std::uint64_t> sizes,
                                                      DType dtype);
+
+/// How an array of a file comes into memory.
+enum class ArrayAccess : std::uint8_t { mapped, by_row, whole };
 
 /// Immutable: any thread may read. Chunks are kept while there is room, so an array that fits there
 /// is read once. Chunks are read by the threads that need them, side by side.
@@ -54,13 +59,17 @@ class ChunkedArray {
   /// Writes an entry of the outermost axis to `out`, which has row_bytes(), in this host's byte
   /// order. Throws what reading a chunk throws.
   void read_row(std::int64_t row, std::span<std::byte> out) const;
+  /// The most memory that kept chunks take.
+  std::size_t most_cache_bytes() const;
+  /// The most that a thread in read_row() takes besides: for a chunk, packed and unpacked.
+  std::size_t most_reader_bytes() const { return 2 * layout_.chunk_bytes(); }
   /// All rows. Throws also as memory_for().
   Tensor read_all(const std::string& origin) const;
 
  private:
   using Chunk = std::shared_ptr<const std::vector<std::byte>>;
 
-  std::size_t chunk_bytes() const;
+  std::size_t entry_bytes() const;
   Chunk chunk_at(const Place& place) const;
   void copy(const Place& place, int axis, const std::byte* chunk, std::byte* row) const;
 

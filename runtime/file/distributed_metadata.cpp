@@ -169,7 +169,7 @@ class Reader {
       check_inside(part, result.shape, where);
       // Taken out, so that a list of parts that many tensors share does not take memory for each.
       const auto found = places_.extract(PlaceKey{name, part.offsets});
-      if (found.empty()) fail(fmt::format("{} has a part that is nowhere", where));
+      if (found.empty()) fail(fmt::format("no file has a part of {}", where));
       part.file = found.mapped().file;
       part.begin = found.mapped().begin;
       part.length = found.mapped().length;
@@ -181,7 +181,7 @@ class Reader {
   DType dtype_of_properties(const PickleValue& properties, const std::string& where) const {
     const PickleValue& state = as<PickleObject*>(properties, "an object")->state;
     const auto& items = as<PickleList*>(state, "the properties of a tensor")->items;
-    if (items.empty()) fail("the properties of a tensor lack");
+    if (items.empty()) fail("a tensor has no properties");
     return torch_dtype(as<PickleName*>(items.front(), "a type")->name, where);
   }
   void check_inside(const Part& part, const Shape& whole, const std::string& where) const {

@@ -42,7 +42,7 @@ const char* remedy_for(int error_number) {
     case ENFILE:
       return "too many files are open: raise the limit (ulimit -n)";
     case EIO:
-      return "the disk failed: look into the system's log";
+      return "the disk failed: check the system's log";
     default:
       return "";
   }

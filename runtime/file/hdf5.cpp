@@ -93,12 +93,6 @@ struct StoredChunk {
   std::uint32_t skipped = 0;  ///< a bit for each filter that was not applied
 };
 
-std::size_t chunk_bytes(const SetLayout& layout) {
-  std::size_t bytes = size_of(layout.dtype);
-  for (const std::int64_t axis : layout.chunk) bytes *= static_cast<std::size_t>(axis);
-  return bytes;
-}
-
 /// Reads a packed chunk; takes the lock.
 StoredChunk fetch_chunk(const OpenSet& set, const SetLayout& layout,
                         const ChunkedArray::Place& first, const std::string& origin) {
@@ -111,8 +105,8 @@ StoredChunk fetch_chunk(const OpenSet& set, const SetLayout& layout,
   if (size == 0)
     fail(origin, fmt::format("its rows from {} on were never written", first[0]),
          "write all samples, or make the array smaller");
-  if (size > hdf5::most_stored_bytes(chunk_bytes(layout)))
-    fail(origin, fmt::format("a chunk of {} bytes is stored in {}", chunk_bytes(layout), size),
+  if (size > hdf5::most_stored_bytes(layout.chunk_bytes()))
+    fail(origin, fmt::format("a chunk of {} bytes is stored in {}", layout.chunk_bytes(), size),
          hdf5::damaged);
   StoredChunk stored{std::vector<std::byte>(size)};
   if (H5Dread_chunk(set.id->get(), H5P_DEFAULT, offset.data(), &stored.skipped,
@@ -193,6 +187,15 @@ TensorInfo Hdf5File::header(const std::string& name) const {
   return {name, layout.dtype, layout.shape};
 }
 
+ArrayAccess Hdf5File::access(const std::string& name) const {
+  const std::string origin = state_->origin(name);
+  const auto lock = library_lock();
+  const SetLayout layout = hdf5::layout_of(state_->open(name), state_->bytes(), origin);
+  if (layout.kind == SetLayout::Kind::chunked) return ArrayAccess::by_row;
+  const bool is_empty = layout.shape.element_count() == 0;
+  return !is_empty && mapped(layout, state_->mapped) ? ArrayAccess::mapped : ArrayAccess::whole;
+}
+
 std::shared_ptr<const ChunkedArray> Hdf5File::chunked(const std::string& name) const {
   const std::string origin = state_->origin(name);
   std::shared_ptr<OpenSet> set;
@@ -209,7 +212,7 @@ std::shared_ptr<const ChunkedArray> Hdf5File::chunked(const std::string& name) c
       layout, [set, layout, origin](const ChunkedArray::Place& first) {
         StoredChunk stored = fetch_chunk(*set, layout, first, origin);
         return hdf5::unfiltered(std::move(stored.bytes), layout.filters, stored.skipped,
-                                chunk_bytes(layout), size_of(layout.dtype), origin);
+                                layout.chunk_bytes(), size_of(layout.dtype), origin);
       });
 }
 

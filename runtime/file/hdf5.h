@@ -34,6 +34,8 @@ class Hdf5File {
   bool contains(const std::string& name) const;
   /// What a data set states of itself. Throws as read().
   TensorInfo header(const std::string& name) const;
+  /// How read() and chunked() give a data set. Throws as read().
+  ArrayAccess access(const std::string& name) const;
   /// All of a data set: mapped if it is contiguous and in this host's byte order, else in memory.
   /// Throws Error{bad_file} for what is not read.
   Tensor read(const std::string& name) const;

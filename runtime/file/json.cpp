@@ -159,7 +159,7 @@ std::map<std::string, std::string> JsonObject::string_map_at(const char* key) co
 
 void JsonObject::expect_members(std::size_t count) const {
   if (value_.size() != count)
-    fail(fmt::format("it has {} members where {} are known", value_.size(), count));
+    fail(fmt::format("it has {} members, but {} are known", value_.size(), count));
 }
 
 }  // namespace troupe

@@ -89,7 +89,8 @@ Manifest parse_manifest(std::string_view text, const std::string& origin) {
   const std::uint64_t format = object.unsigned_at("format");
   if (format != format_version)
     throw Error(ErrorCode::unsupported,
-                fmt::format("{}: checkpoint format {}, known is {}", where, format, format_version),
+                fmt::format("{}: checkpoint format {}; this version reads format {}", where, format,
+                            format_version),
                 "read it with the version of Troupe that wrote it");
   object.expect_members(known_members);
   Manifest manifest;

@@ -70,7 +70,7 @@ struct PickleName {
 struct PickleObject {
   PickleValue callee;      ///< usually a PickleName; None for a number that exceeds 64 bits
   PickleValue arguments;   ///< a list
-  PickleValue state = {};  ///< what it is given then, or None
+  PickleValue state = {};  ///< the argument of its __setstate__, or None
   PickleList elements = {};
   PickleDict items = {};
 };

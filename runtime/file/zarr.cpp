@@ -29,7 +29,8 @@ bool has_file(const fs::path& path) {
 }
 
 bool is_array_or_group(const fs::path& folder) {
-  return has_file(folder / file_of_format_3) || has_file(folder / file_of_format_2);
+  return has_file(folder / file_of_format_3) || has_file(folder / file_of_format_2) ||
+         has_file(folder / group_of_format_2);
 }
 
 /// Whether a name has only parts that lead down.
@@ -59,6 +60,7 @@ Metadata read_metadata(const fs::path& folder, const std::string& name) {
   if (!leads_down(name) || !is_array_or_group(folder / name))
     fail(origin, "it does not exist", "give the name of an array");
   const bool newest = has_file(folder / name / file_of_format_3);
+  if (!newest && !has_file(folder / name / file_of_format_2)) zarr::fail_as_group(origin);
   const InputFile file =
       InputFile::open(folder / name / (newest ? file_of_format_3 : file_of_format_2));
   if (file.size() > most_metadata_bytes)
@@ -77,12 +79,23 @@ std::vector<std::byte> filled(const Metadata& metadata) {
   return chunk;
 }
 
+/// Whether no file is there: `key` leads down from a folder. A link to nothing is not missing: its
+/// chunk has not been fetched, as in clones of git-annex and DVC, and open() names it.
+bool is_missing(fs::path path, const fs::path& key) {
+  std::error_code ignored;
+  for (const fs::path& part : key) {
+    path /= part;
+    if (fs::status(path, ignored).type() != fs::file_type::not_found) continue;
+    return fs::symlink_status(path, ignored).type() == fs::file_type::not_found;
+  }
+  return false;
+}
+
 std::vector<std::byte> read_chunk(const fs::path& folder, const Metadata& metadata,
                                   const ChunkedArray::Place& first, const std::string& origin) {
   const std::string key = metadata.key(first);
   // Any other problem than a missing file is an error of open().
-  std::error_code ignored;
-  if (fs::status(folder / key, ignored).type() == fs::file_type::not_found) return filled(metadata);
+  if (is_missing(folder, key)) return filled(metadata);
   const InputFile file = InputFile::open(folder / key);
   const std::string chunk = fmt::format("chunk {} of {}", key, origin);
   if (file.size() > zarr::most_stored_bytes(metadata.chunk_bytes(), metadata.codecs.size()))

@@ -29,11 +29,13 @@ class ZarrFolder {
 
   /// The arrays and groups in the folder, at most 100, sorted.
   std::vector<std::string> names() const;
-  /// Whether there is an array or a group of format 3 of this name, such as "x_train" or
-  /// "group/x_train". Names do not lead out of the folder; symbolic links may.
+  /// Whether there is an array or a group of this name, such as "x_train" or "group/x_train". Names
+  /// do not lead out of the folder; symbolic links may.
   bool contains(const std::string& name) const;
   /// What an array states of itself. Throws as read().
   TensorInfo header(const std::string& name) const;
+  /// How chunked() gives an array.
+  static ArrayAccess access(const std::string& /*name*/) { return ArrayAccess::by_row; }
   /// All of an array, in memory. Throws Error{bad_file} for what is not read.
   Tensor read(const std::string& name) const;
   /// The same to be read row by row; null if it has no elements. Throws Error{bad_file} also if no

@@ -235,12 +235,6 @@ void check_format(const JsonObject& object, std::uint64_t format, const std::str
 
 }  // namespace
 
-std::size_t Metadata::chunk_bytes() const {
-  std::size_t bytes = size_of(dtype);
-  for (const std::int64_t axis : chunk) bytes *= static_cast<std::size_t>(axis);
-  return bytes;
-}
-
 std::string Metadata::key(const ChunkedArray::Place& first) const {
   std::string key = key_prefix;
   for (std::size_t axis = 0; axis < chunk.size(); ++axis) {
@@ -273,8 +267,7 @@ Metadata parse_format_3(std::string_view text, const std::string& origin) {
   const Json json = parse_json(text, title(origin));
   const JsonObject object(json, title(origin));
   check_format(object, 3, origin);
-  if (object.string_at("node_type") != "array")
-    fail(origin, "it is a group, not an array", "name an array in it, with its path");
+  if (object.string_at("node_type") != "array") fail_as_group(origin);
   check_members(json, origin);
   Metadata metadata;
   const Json& type = object.at("data_type");
@@ -292,6 +285,10 @@ Metadata parse_format_3(std::string_view text, const std::string& origin) {
   read_codecs(object, metadata, origin);
   read_fill(object.at("fill_value"), metadata, origin);
   return metadata;
+}
+
+void fail_as_group(const std::string& origin) {
+  fail(origin, "it is a group, not an array", "name an array in it, with its path");
 }
 
 }  // namespace troupe::zarr

@@ -17,7 +17,6 @@ struct Metadata : ChunkedLayout {
   std::string key_prefix;       ///< of a chunk's file, before its numbers in the grid
   char separator = '.';         ///< between these numbers
 
-  std::size_t chunk_bytes() const;
   /// The path of a chunk's file below the array's folder.
   std::string key(const ChunkedArray::Place& first) const;
 };
@@ -26,5 +25,8 @@ struct Metadata : ChunkedLayout {
 /// with `origin` for what is not read.
 Metadata parse_format_2(std::string_view text, const std::string& origin);
 Metadata parse_format_3(std::string_view text, const std::string& origin);
+
+/// Throws Error{bad_file} for a group in place of an array.
+[[noreturn]] void fail_as_group(const std::string& origin);
 
 }  // namespace troupe::zarr

@@ -39,6 +39,13 @@ BlockUses* uses_on(Device device) {
   return has_streams ? &device.backend->block_uses(device.index) : nullptr;
 }
 
+/// Returns a block to the system. Its uses go first: once it is released, another thread may get
+/// it again and use it.
+void give_back(Device device, const DeviceMemory& memory, void* block, std::size_t size) {
+  if (BlockUses* uses = uses_on(device)) uses->forget(block);
+  memory.release(block, size);
+}
+
 }  // namespace
 
 struct CachingAllocator::State {
@@ -102,11 +109,11 @@ void CachingAllocator::release(void* block, std::size_t bytes) noexcept {
   std::lock_guard lock(state_->mutex);
   state_->counters.in_use_bytes -= size;
   try {
-    if (!known) return memory_.release(block, size);
+    if (!known) return give_back(device_, memory_, block, size);
     state_->free_blocks[size].push_back(block);
     state_->counters.cached_bytes += size;
   } catch (const std::bad_alloc&) {  // no memory for the list: the block itself is some
-    memory_.release(block, size);
+    give_back(device_, memory_, block, size);
   }
 }
 
@@ -123,10 +130,7 @@ void CachingAllocator::reset_peak() {
 void CachingAllocator::trim() {
   std::lock_guard lock(state_->mutex);
   for (auto& [size, blocks] : state_->free_blocks)
-    for (void* block : blocks) {
-      memory_.release(block, size);
-      if (BlockUses* uses = uses_on(device_)) uses->forget(block);
-    }
+    for (void* block : blocks) give_back(device_, memory_, block, size);
   state_->free_blocks.clear();
   state_->counters.cached_bytes = 0;
 }

@@ -16,20 +16,8 @@ namespace {
 constexpr const char* peer_lost = "peer_lost";
 constexpr std::size_t longest_file = 1 << 20, longest_text = 16 << 10;
 
-/// A text that may be shown on a terminal: no control characters but line ends and tabs. Those of
-/// U+0080 to U+009F are some, too: U+009B begins what ESC [ does. In UTF-8 they are C2 80 to C2 9F.
-std::string printable(std::string text) {
-  if (text.size() > longest_text) text = text.substr(0, longest_text) + " ...";
-  std::string shown;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    const bool is_wide_control = byte == 0xc2 && next >= 0x80 && next < 0xa0;
-    const bool is_narrow_control = is_control(byte) && text[i] != '\n' && text[i] != '\t';
-    shown += is_narrow_control || is_wide_control ? '?' : text[i];
-    i += is_wide_control;
-  }
-  return shown;
+std::string beginning(const std::string& text) {
+  return printable(text, longest_text, "\n\t") + (text.size() > longest_text ? " ..." : "");
 }
 
 /// A member that is a text, or a number written as one.
@@ -80,10 +68,10 @@ std::optional<ReportedError> read_error_file(const std::filesystem::path& file) 
   const auto& message = content["message"];
   ReportedError reported;
   reported.message =
-      printable(message.is_object() ? text_in(message, "message") : text_in(content, "message"));
+      beginning(message.is_object() ? text_in(message, "message") : text_in(content, "message"));
   if (message.is_object() && message.contains("extraInfo")) {
     const auto& extra = message["extraInfo"];
-    reported.details = printable(text_in(extra, "py_callstack"));
+    reported.details = beginning(text_in(extra, "py_callstack"));
     reported.is_consequence = text_in(extra, "kind") == peer_lost;
     reported.is_printed = extra.is_object() && extra.value("printed", nlohmann::json()) == true;
     reported.time = std::atoll(text_in(extra, "timestamp").c_str());

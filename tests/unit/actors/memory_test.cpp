@@ -221,5 +221,34 @@ TEST(Memory, CountsTheScratchOfKernels) {
   EXPECT_GE(scratch(more), scratch(parts) + 3 * (std::size_t{1} << 30));
 }
 
+/// A data set of which each thread that reads takes a MiB.
+class ReadInChunks final : public SampleReader {
+ public:
+  explicit ReadInChunks(Dataset data) : data_(std::move(data)) {}
+  std::string_view name() const override { return data_.name(); }
+  SampleSpec samples() const override { return data_.samples(); }
+  std::int64_t count(Split split) const override { return data_.count(split); }
+  void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override {
+    data_.read(split, index, std::move(sample), std::move(target));
+  }
+  std::size_t bytes_per_thread() const override { return std::size_t{1} << 20; }
+
+ private:
+  Dataset data_;
+};
+
+TEST(Memory, CountsWhatTheWorkersOfEachLoaderReadWith) {
+  PipelineOptions pipeline = pipeline_of({.partition = {4}, .replicas = 2, .workers = 3});
+  const auto of_data = [&] {
+    const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 1000).parts;
+    return std::ranges::find(parts, "data set", &MemoryBound::Part::what)->bytes;
+  };
+  EXPECT_EQ(of_data(), 1000u);
+  pipeline.data.dataset = std::make_shared<ReadInChunks>(pipeline.data.dataset);
+  EXPECT_EQ(of_data(), 1000u + (std::size_t{6} << 20));
+  pipeline.data.workers = 0;  // the loader itself reads
+  EXPECT_EQ(of_data(), 1000u + (std::size_t{2} << 20));
+}
+
 }  // namespace
 }  // namespace troupe

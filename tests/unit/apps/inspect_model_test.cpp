@@ -15,6 +15,22 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
+// A file of anyone's must not move the cursor or add lines.
+TEST(Inspect, SendsNoControlCharactersToATerminal) {
+  const test::TemporaryFolder folder;
+  const std::string header =
+      R"({"__metadata__": {"k\u001b[2J": "v\n"}, "\u001b[31mGr\u00f6\u00dfe\nloss": )"
+      R"({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  ASSERT_LT(header.size(), 256U);
+  test::write_text(folder / "w.safetensors", bytes + header + std::string(4, '\0'));
+  const Ran ran = run_troupe({"inspect", (folder / "w.safetensors").string()});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out,
+              AllOf(HasSubstr("\n?[31mGr\u00f6\u00dfe?loss "), HasSubstr("metadata k?[2J: v?\n")));
+}
+
 const std::string graphs = TROUPE_SOURCE_DIR "/tests/golden/graphs/";
 
 TEST(InspectModel, ShowsOperatorsOfPyTorchThatAreComposed) {

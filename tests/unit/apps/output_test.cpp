@@ -205,18 +205,36 @@ TEST_F(Output, ADivergedRunIsResumedFromBeforeItsTestLossWasNotFinite) {
     ASSERT_TRUE(csv.fill({.step = step, .loss = loss, .correct = 1, .count = 2}));
   };
   evaluated(2, 0.5);
-  EXPECT_THAT(with_resume_hint(diverged, root_).remedy(),
-              HasSubstr("; resume from step 2 with the"));
+  EXPECT_EQ(with_resume_hint(diverged, root_, 3).remedy(),
+            "lower `lr`; resume from step 2 with this change and --restart " + root_.string());
   evaluated(4, std::nan(""));
   EXPECT_THAT(with_resume_hint(diverged, root_).remedy(),
-              testing::AllOf(HasSubstr("resume from step 2, before the test loss was not finite"),
-                             HasSubstr("--restart " + (root_ / "checkpoints").string() +
+              testing::AllOf(HasSubstr("resume from step 2, before the loss was not finite, with "
+                                       "this change, --restart " +
+                                       (root_ / "checkpoints").string() +
                                        "/step_00000002 and another folder (-o)")));
   const Error lost(ErrorCode::peer_lost, "rank 1 is lost", "");
   EXPECT_THAT(with_resume_hint(lost, root_).remedy(), HasSubstr("resume from step 4 with the"));
   fs::remove_all(root_ / "checkpoints" / "step_00000002");
   EXPECT_THAT(with_resume_hint(diverged, root_).remedy(),
-              HasSubstr("; there is no checkpoint from before the test loss was not finite"));
+              HasSubstr("; there is no checkpoint from before the loss was not finite"));
+}
+
+// The loss of step 5 is that of the weights after step 4, which a change of the rate keeps.
+TEST_F(Output, ADivergedRunIsNotResumedFromTheWeightsThatDiverged) {
+  const Error diverged(ErrorCode::diverged, "the loss of step 5 is not finite", "lower `lr`");
+  const auto write = [&](std::int64_t step) {
+    Manifest manifest;
+    manifest.step = step;
+    write_checkpoint(root_ / "checkpoints", manifest, {{0, {{"x", Tensor::zeros({2})}}}}).value();
+  };
+  write(4);
+  EXPECT_THAT(with_resume_hint(diverged, root_, 4).remedy(),
+              HasSubstr("; there is no checkpoint from before the loss was not finite"));
+  write(2);
+  EXPECT_THAT(with_resume_hint(diverged, root_, 4).remedy(),
+              HasSubstr("resume from step 2, before the loss was not finite"));
+  EXPECT_THAT(with_resume_hint(diverged, root_, 5).remedy(), HasSubstr("resume from step 4 with"));
 }
 
 TEST(OptionChanges, TheFirstIsNamedByItsKey) {

@@ -81,6 +81,10 @@ TEST_F(TorchWeightsVerbs, AResumedRunNeedsNoFileOfInitialWeights) {
   const Ran fresh = train("4", {"-o", path("fresh"), "--restart", "auto"});
   EXPECT_EQ(fresh.code, exit_usage);
   EXPECT_THAT(fresh.error, HasSubstr("model.weights is " + file + ", which does not exist"));
+  EXPECT_THAT(fresh.error, HasSubstr("override -r model.weights="));
+  const Ran planned = run_troupe({"plan", options_, "-r", "model.weights=" + file});
+  EXPECT_EQ(planned.code, exit_usage);
+  EXPECT_EQ(planned.error, fresh.error);
   const Ran resumed = train("4", {"-o", path("part"), "--restart", "auto"});
   EXPECT_EQ(resumed.code, exit_done) << resumed.error;
   EXPECT_EQ(digest(path("part")), digest(path("whole")));

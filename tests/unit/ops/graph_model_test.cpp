@@ -133,6 +133,36 @@ TEST(GraphModel, GivesZeroesToATokenThatSeesNoneAlsoWithDropout) {
 }
 
 /// A chain of linear layers a, b, c, d, e of which a and c, and b and d share their weight.
+/// A mask of one number: each score has the same, so it changes nothing.
+TEST(GraphModel, TakesAMaskWithoutAxesAlsoWithDropout) {
+  for (const double dropout : {0.0, 0.5}) {
+    std::vector<float> first;
+    for (const double number : {0.0, 3.0}) {
+      GraphBuilder builder;
+      const ValueId x = builder.graph.input =
+          builder.add_value({.kind = Value::Kind::input,
+                             .name = "x",
+                             .shape = {{.per_sample = 1}, fixed(3), fixed(2)}});
+      const ValueId mask = builder.add_value({.kind = Value::Kind::constant,
+                                              .name = "mask",
+                                              .dtype = DType::f64,
+                                              .shape = {},
+                                              .constant = Tensor::from<double>({}, {&number, 1})});
+      builder.graph.output =
+          builder.add(Attention{.scale = 0.7, .dropout = dropout}, {x, x, x, mask}, {.name = "a"});
+      Network network(model_of(std::make_shared<const Graph>(builder.graph), {}), 0, 1, DType::f32,
+                      Stream{});
+      network.use(initial_state(network.spec(), DType::f32, 1));
+      Tensor samples = Tensor::empty(Shape{2, 3, 2}, DType::f32, Device::cpu());
+      for (int i = 0; i < 12; ++i) samples.data<float>()[i] = static_cast<float>(i % 5) - 2;
+      const Tensor y = network.forward(samples, {.seed = 1}, true)->result();
+      if (first.empty()) first.assign(y.elements<float>().begin(), y.elements<float>().end());
+      for (int i = 0; i < 12; ++i)
+        EXPECT_NEAR(y.data<float>()[i], first[static_cast<std::size_t>(i)], 1e-5) << dropout;
+    }
+  }
+}
+
 TEST(GraphModel, HasLayersWhoseTiesOverlapInOneBlock) {
   GraphBuilder builder;
   builder.graph.input = builder.add_value(
@@ -201,6 +231,9 @@ TEST(GraphModel, FixesTheConstantsThatNodesRead) {
     return names;
   };
   EXPECT_EQ(fixed_names(spec_of(graph)), std::vector<std::string>{"scale"});
+  graph.constants.push_back({"tied", graph.constants[0].tensor});
+  EXPECT_EQ(fixed_names(spec_of(graph)), (std::vector<std::string>{"scale", "tied"}));
+  graph.constants.pop_back();
   graph.folds_constants = true;
   EXPECT_EQ(fixed_names(spec_of(graph)), (std::vector<std::string>{"scale", "buffer"}));
 }

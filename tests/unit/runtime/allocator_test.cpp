@@ -5,9 +5,11 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <thread>
 #include <vector>
 
+#include "runtime/device/block_uses.h"
 #include "runtime/error.h"
 #include "runtime/tensor/backend.h"
 
@@ -147,6 +149,45 @@ TEST(CachingAllocator, OfADeviceIsThatOfItsBackend) {
     return allocators.at(static_cast<std::size_t>(index));
   }};
   EXPECT_EQ(&CachingAllocator::of({&backend, 1}), &allocators[1]);
+}
+
+class CountingStream final : public DeviceStream {
+ public:
+  using DeviceStream::DeviceStream;
+  WorkPtr record() override { return std::make_shared<Work>(); }
+  void wait(const WorkPtr&, Awaits) override { ++waits; }
+  void synchronize() override {}
+  int waits = 0;
+};
+
+/// A device whose system hands each block out again at once, to a thread that uses it on `stream`.
+struct BusyDevice {
+  static BlockUses& uses(std::int16_t = 0) {
+    static auto* uses = new BlockUses;
+    return *uses;
+  }
+  static CountingStream& stream() {
+    static auto* stream = new std::shared_ptr(std::make_shared<CountingStream>(Device::cpu()));
+    return **stream;
+  }
+  static void release(void* block, std::size_t) {
+    uses().use(block, stream());
+    ::operator delete(block);
+  }
+  static constexpr Backend backend{.block_uses = uses};
+  static constexpr DeviceMemory memory{
+      .allocate = [](std::size_t bytes) { return ::operator new(bytes); }, .release = release};
+};
+
+TEST(CachingAllocator, ForgetsTheUsesOfABlockBeforeOthersCanHaveIt) {
+  CachingAllocator allocator({&BusyDevice::backend, 0}, BusyDevice::memory);
+  void* block = allocator.allocate(300);
+  allocator.release(block, 300);
+  allocator.trim();
+  BusyDevice::uses().freed(block);  // by that thread
+  const auto next = std::make_shared<CountingStream>(Device::cpu());
+  BusyDevice::uses().use(block, *next);
+  EXPECT_EQ(next->waits, 1) << "its use was forgotten";
 }
 
 }  // namespace

@@ -67,6 +67,29 @@ TEST(DidYouMean, AsksOnlyForWhatIsNear) {
 
 TEST(Nearest, IsEmptyWithoutCandidates) { EXPECT_EQ(nearest("word", {}), ""); }
 
+TEST(Printable, KeepsLettersOfAnyLanguageAndNothingThatATerminalObeys) {
+  const std::string letters = "Gr\u00f6\u00dfe \u5927\u304d\u3055 \U0001f600 \u00a0~";
+  EXPECT_EQ(printable(letters), letters);
+  EXPECT_EQ(printable("a\x1b[31m\x7f\t\n."), "a?[31m???.");
+  EXPECT_EQ(printable("a\x1b\tb\nc", 100, "\n\t"), "a?\tb\nc");
+  EXPECT_EQ(printable("\xc2\x80\xc2\x9b[m\xc2\x9f"), "??[m?");
+  EXPECT_EQ(printable(std::string("a\0b", 3)), "a?b");
+}
+
+// Longer forms of U+009B among them, which lenient terminals obey.
+TEST(Printable, ReplacesEachByteThatIsNoPartOfUtf8) {
+  EXPECT_EQ(printable("Gr\xf6\xdf."), "Gr??.");
+  EXPECT_EQ(printable("\x9b\xc2"), "??");
+  EXPECT_EQ(printable("\xe0\x82\x9b \xf0\x80\x82\x9b \xc1\x9b"), "??? ???? ??");
+  EXPECT_EQ(printable("\xf5\x80\x80\x80\xff"), "?????");
+}
+
+TEST(Printable, EndsBetweenCharacters) {
+  EXPECT_EQ(printable("a\u00f6\u00f6", 4), "a\u00f6");
+  EXPECT_EQ(printable("a\u00f6\u00f6", 5), "a\u00f6\u00f6");
+  EXPECT_EQ(printable("abc", 0), "");
+}
+
 TEST(Listed, CountsWhatItLeavesOut) {
   const std::vector<std::string> names = {"a", "b", "c"};
   EXPECT_EQ(listed(names, 2), "a, b and 1 more");

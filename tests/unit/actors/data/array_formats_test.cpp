@@ -1,6 +1,9 @@
 // The same arrays as .npy, .npz and HDF5 files and zarr folders give the same batches.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <functional>
 
 #include "actors/data/batch_maker.h"
 #include "actors/data/hdf5_arrays.h"
@@ -99,6 +102,64 @@ TEST(ArrayFormats, NameAPathThatIsNoFile) {
                      [&] { open_dataset(ZarrArrays{arrays / "format_2.zarr/x_train"}); });
   test::expect_error(ErrorCode::bad_options, {"not a folder", "npz"},
                      [&] { open_dataset(NpyFolder{.path = arrays / "stored.npz"}); });
+}
+
+/// A folder of four arrays, of which `test::write_text` may add the files of chunks.
+class ZarrArraysOfRows : public testing::Test {
+ protected:
+  void add(const std::string& name, const std::string& dtype, const std::string& shape,
+           const std::string& chunk) const {
+    std::filesystem::create_directories(folder_ / name);
+    test::write_text(folder_ / (name + "/.zarray"),
+                     R"({"zarr_format": 2, "shape": )" + shape + R"(, "chunks": )" + chunk +
+                         R"(, "dtype": ")" + dtype +
+                         R"(", "fill_value": 0, "order": "C", "filters": null,
+                             "compressor": null})");
+  }
+  DatasetSource source() const { return ZarrArrays{folder_.path()}; }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(ZarrArraysOfRows, HaveTargetsOfTraining) {
+  for (const char* part : {"train", "test"}) {
+    add(std::string("x_") + part, "<f4", "[2, 3]", "[1, 3]");
+    add(std::string("y_") + part, "<i8", "[2]", "[1]");
+    test::write_text(folder_ / (std::string("x_") + part + "/0.0"), std::string(12, '\0'));
+  }
+  for (const auto& use : {std::function<void()>([&] { (void)source().describe(); }),
+                          std::function<void()>([&] { (void)open_dataset(source()); })})
+    test::expect_error(ErrorCode::bad_file, {"y_train", "no file of its chunks is there"}, use);
+  test::write_text(folder_ / "y_train/0", std::string(8, '\0'));
+  EXPECT_EQ(open_dataset(source()).count(Split::test), 2) << "targets of the test may be unknown";
+}
+
+TEST_F(ZarrArraysOfRows, CountTheChunksThatAreKeptAsMemory) {
+  for (const char* part : {"train", "test"}) {
+    add(std::string("x_") + part, "<f4", "[100, 1000]", "[10, 1000]");
+    add(std::string("y_") + part, "<i8", "[100]", "[100]");
+    test::write_text(folder_ / (std::string("x_") + part + "/0.0"), std::string(40'000, '\0'));
+    test::write_text(folder_ / (std::string("y_") + part + "/0"), std::string(800, '\0'));
+  }
+  const Dataset data = open_dataset(source());
+  const std::size_t arrays = 2 * (400'000 + 800);
+  EXPECT_GE(data.bytes_in_memory(), arrays);
+  EXPECT_LE(data.bytes_in_memory(), arrays + 20 * 1024) << "no more than all chunks";
+  EXPECT_EQ(data.bytes_per_thread(), 2 * 40'000u) << "a chunk, packed and unpacked";
+}
+
+// Either array of targets would fit alone.
+TEST_F(ZarrArraysOfRows, AreRefusedIfTheirTargetsDoNotFitTogether) {
+  for (const char* part : {"train", "test"}) {
+    add(std::string("x_") + part, "<f4", "[3000000, 1000]", "[1, 1000]");
+    add(std::string("y_") + part, "<i8", "[3000000]", "[1000]");
+  }
+  ::setenv("SLURM_MEM_PER_NODE", "32", 1);
+  test::expect_error(ErrorCode::bad_file,
+                     {"y_test", "3000000 elements of i64, after 24000000 bytes of others",
+                      "this job has a memory of 33554432 bytes"},
+                     [&] { (void)open_dataset(source()); });
+  ::unsetenv("SLURM_MEM_PER_NODE");
 }
 
 // Samples whose checksum is wrong, which any reading of them would name.

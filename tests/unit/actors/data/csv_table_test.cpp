@@ -162,6 +162,13 @@ TEST_F(CsvTables, SendNoControlCharactersToATerminal) {
   EXPECT_EQ(printable(other, other.size()), other);
 }
 
+TEST_F(CsvTables, NameColumnsInTheLettersOfAnyLanguage) {
+  const std::string table = "Alter,Gr\u00f6\u00dfe,y\n1,x,3\n";
+  EXPECT_THAT(refusal(table), HasSubstr("the cell 'x' of the column Gr\u00f6\u00dfe is"));
+  EXPECT_THAT(refusal(table, {.target = {"Gr\u00f6se"}}),
+              HasSubstr("did you mean Gr\u00f6\u00dfe?"));
+}
+
 TEST_F(CsvTables, NameOtherEncodingsAndLineEnds) {
   using namespace std::string_literals;
   for (const std::string& text : {"\xff\xfe"s + "a\0,\0y\0\n\0"s, "\xfe\xff\0a\0,\0y\0\n"s,

@@ -138,6 +138,19 @@ TEST_F(Zarr, HasItsFillValueWhereAChunkHasNoFile) {
   }
 }
 
+// Clones of git-annex and DVC have such links until their files are fetched.
+TEST_F(Zarr, DoesNotTakeALinkToNothingForAMissingChunk) {
+  write("0", bytes_of({1, 2}));
+  write_2();
+  fs::create_symlink("nowhere", folder_ / "x/1");
+  expect_error(ErrorCode::io, {"x/1"}, [&] { (void)read(); });
+  fs::remove(folder_ / "x/1");
+  EXPECT_THAT(read().elements<float>(), ElementsAre(1, 2, 0, 0));
+  write_3();
+  fs::create_symlink("nowhere", folder_ / "x/c");
+  expect_error(ErrorCode::io, {"x/c/0"}, [&] { (void)read(); });
+}
+
 TEST_F(Zarr, RefusesFillValuesOfOtherTypes) {
   for (const char* fill : {"\"nan\"", "\"0x00\"", "\"0x0000000g\"", "true", "[0]", "{}"}) {
     write_2("\"fill_value\": 0", std::string("\"fill_value\": ") + fill);
@@ -187,7 +200,12 @@ TEST_F(Zarr, IsFoundInGroupsAndNotOutsideItsFolder) {
     EXPECT_FALSE(folder.contains(none)) << none;
     expect_error(ErrorCode::bad_file, {"it does not exist"}, [&] { (void)folder.read(none); });
   }
-  expect_error(ErrorCode::bad_file, {"g in", "it is a group"}, [&] { (void)folder.header("g"); });
+  fs::create_directories(folder_ / "in/old");
+  write_text(folder_ / "in/old/.zgroup", R"({"zarr_format": 2})");
+  EXPECT_THAT(folder.names(), ElementsAre("g", "old"));
+  for (const char* group : {"g", "old"})
+    expect_error(ErrorCode::bad_file, {group, "it is a group"},
+                 [&] { (void)folder.header(group); });
 }
 
 TEST_F(Zarr, RefusesFoldersWithoutArrays) {
