@@ -12,6 +12,11 @@ const Backend& backend(Device device) { return device.backend ? *device.backend 
 
 void check_products(const Stream& stream) {
   if (backend(stream.device).multiplies(stream.products)) return;
+  if (stream.device != Device::cpu())
+    throw Error(ErrorCode::unsupported,
+                fmt::format("`Stream::products` multiplies in {}, for which {} has no kernels",
+                            name_of(stream.products), to_string(stream.device)),
+                "choose a `Stream::products` of f32, such as 32-true");
   const bool bf16 = stream.products == DType::bf16;
   throw Error(ErrorCode::unsupported,
               fmt::format("`Stream::products` multiplies in {}, which {} does not{}",

@@ -246,7 +246,7 @@ constexpr auto srun = std::to_array<Names>({
 
 constexpr auto own = std::to_array<Names>({
     "TROUPE_BENCH_MONARCH_PYTHON", "TROUPE_BENCH_PYTHON", "TROUPE_CLUSTER_PATH",
-    "TROUPE_COORDINATOR", "TROUPE_CPUS", "TROUPE_DATA", "TROUPE_JOB_FILE", "TROUPE_JOB_KEY",
+    "TROUPE_COORDINATOR", "TROUPE_CPUS", "TROUPE_CUDA_LIBRARY", "TROUPE_DATA", "TROUPE_JOB_FILE", "TROUPE_JOB_KEY",
     "TROUPE_LAUNCHER", "TROUPE_NODE_CPUS", "TROUPE_RUN_ID"});
 
 // PyTorch, "CUDA semantics" (memory management) and its page of variables.

@@ -1,0 +1,115 @@
+// The command on a GPU: its code for GPUs on the emulator of tests/cuda.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "tests/system/process.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr auto recipe = R"(
+seed: 5
+device: cuda
+data: {name: synthetic, shape: [1, 12, 12], classes: 4, count: 32, mean: [0.5], std: [0.25]}
+model: {name: wide_resnet, widths: [2, 2, 4, 4], dropout: 0.1}
+train: {epochs: 1, batch_size: 8, micro_batches: 2, lr: 0.01}
+parallel: {actor_threads: 2, intra_op_threads: 1}
+checkpoint: {every_steps: 2, keep: 0}
+)";
+
+class Gpu : public testing::Test {
+ protected:
+  Gpu() {
+    std::string pattern = (fs::temp_directory_path() / "troupe_gpu_XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+    std::ofstream(root_ / "options.yaml") << recipe;
+  }
+  ~Gpu() override { fs::remove_all(root_); }
+
+  void SetUp() override {
+    if (std::string_view(TROUPE_CUDA_ON_CPU).empty())
+      GTEST_SKIP() << "the headers of a CUDA toolkit are not here, which the emulator needs";
+  }
+  Outcome with_library(const std::string& library, std::vector<std::string> words) const {
+    words.insert(words.begin(), {"env", "TROUPE_CUDA_LIBRARY=" + library, TROUPE_BINARY});
+    return run_process(words, root_.string());
+  }
+  Outcome command(const std::vector<std::string>& words) const {
+    return with_library(TROUPE_CUDA_ON_CPU, words);
+  }
+  Outcome train(const std::string& output, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words{"train", "options.yaml", "-o", output};
+    words.insert(words.end(), more.begin(), more.end());
+    return command(words);
+  }
+  std::string digest(const std::string& output) const {
+    const Outcome outcome = command({"inspect", "--digest", output});
+    std::smatch found;
+    const bool any = std::regex_search(outcome.out, found, std::regex("[0-9a-f]{64}"));
+    EXPECT_TRUE(any) << outcome.error;
+    return any ? found.str() : outcome.error;
+  }
+
+  fs::path root_;
+};
+
+TEST_F(Gpu, TrainsToTheSameBitsInStagesAndInSeveralProcesses) {
+  const Outcome whole = train("whole");
+  ASSERT_EQ(whole.exit_code, 0) << whole.error;
+  EXPECT_THAT(whole.out, HasSubstr("on cuda:0 (emulated"));
+  EXPECT_THAT(whole.error, HasSubstr(" 0 errors"));
+  const Outcome stages = train("stages", {"-r", "parallel.pipeline=3"});
+  ASSERT_EQ(stages.exit_code, 0) << stages.error;
+  EXPECT_THAT(stages.error, HasSubstr(" 0 errors"));
+  EXPECT_EQ(digest("stages"), digest("whole"));
+  const Outcome launched = command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml",
+                                    "-o", "processes", "-r", "parallel.pipeline=2"});
+  ASSERT_EQ(launched.exit_code, 0) << launched.error;
+  EXPECT_EQ(digest("processes"), digest("whole"));
+}
+
+TEST_F(Gpu, ResumesToTheSameBitsAndIsEvaluatedOnTheCpuToo) {
+  ASSERT_EQ(train("whole").exit_code, 0);
+  ASSERT_EQ(train("part", {"-r", "train.steps=2"}).exit_code, 0);
+  ASSERT_EQ(train("part", {"--restart", "part", "-r", "train.steps=0"}).exit_code, 0);
+  EXPECT_EQ(digest("part"), digest("whole"));
+  const std::regex loss("test loss ([0-9.]+)");
+  std::smatch there, here;
+  const Outcome on_gpu = command({"eval", "whole"});
+  const Outcome on_cpu = command({"eval", "whole", "-r", "device=cpu"});
+  ASSERT_TRUE(std::regex_search(on_gpu.out, there, loss)) << on_gpu.error;
+  ASSERT_TRUE(std::regex_search(on_cpu.out, here, loss)) << on_cpu.error;
+  EXPECT_NEAR(std::stod(there[1]), std::stod(here[1]), 1e-5);
+}
+
+TEST_F(Gpu, RefusesWhatItHasNoKernelsFor) {
+  const Outcome outcome = train("bf16", {"-r", "precision=bf16-mixed"});
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.error,
+              AllOf(HasSubstr("precision multiplies in bf16, for which cuda:0 has no "
+                              "kernels"),
+                    HasSubstr("32-true")));
+}
+
+TEST_F(Gpu, SaysWhyNoneCanBeUsed) {
+  const Outcome asked = with_library("/missing.so", {"train", "options.yaml", "-o", "asked"});
+  EXPECT_NE(asked.exit_code, 0);
+  EXPECT_THAT(asked.error, AllOf(HasSubstr("no GPU can be used"), HasSubstr("/missing.so")));
+  EXPECT_FALSE(fs::exists(root_ / "asked" / "checkpoints"));
+  const Outcome automatic = with_library(
+      "/missing.so", {"train", "options.yaml", "-o", "automatic", "-r", "device=auto"});
+  EXPECT_EQ(automatic.exit_code, 0);
+  EXPECT_THAT(automatic.error, HasSubstr("computing on the CPU: no GPU can be used"));
+}
+
+}  // namespace
+}  // namespace troupe
