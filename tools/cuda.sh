@@ -123,11 +123,11 @@ compile_by_clang() {
   local ptx architecture
   ptx=$(mktemp --suffix=.ptx)
   clang++-16 -x cuda --cuda-path="$1" --cuda-gpu-arch=sm_70 --cuda-device-only -O3 -std=c++20 -I. \
-    -Wno-unknown-cuda-version -S "$2" -o "$ptx" 2>&1 || { rm "$ptx"; return 1; }
+    -Wno-unknown-cuda-version -S "$2" -o "$ptx" 2>&1 || { rm -f "$ptx"; return 1; }
   for architecture in $(architectures_of "$1/bin/ptxas" --help); do
-    "$1/bin/ptxas" -v -warn-spills -O3 -arch="sm_$architecture" "$ptx" -o /dev/null 2>&1 || { rm "$ptx"; return 1; }
+    "$1/bin/ptxas" -v -warn-spills -O3 -arch="sm_$architecture" "$ptx" -o /dev/null 2>&1 || { rm -f "$ptx"; return 1; }
   done
-  rm "$ptx"
+  rm -f "$ptx"
 }
 
 # The threads of the largest block that a file launches: the largest constant of that name in it, or launch.h's.
@@ -173,21 +173,22 @@ check_version() {
 
 # Both major versions, each by its nvcc where there is one.
 check_cuda() {
-  local home
+  local home failed=0
   home=$(toolkit 13)
   check_version "CUDA $(nvcc_version "$home"), nvcc" compile_by_nvcc "$home" \
-    "$(architectures_of "$home/bin/nvcc" --list-gpu-arch)" || return 1
+    "$(architectures_of "$home/bin/nvcc" --list-gpu-arch)" || failed=1
   if home=$(present_toolkit 12); then
     check_version "CUDA $(nvcc_version "$home"), nvcc" compile_by_nvcc "$home" \
-      "$(architectures_of "$home/bin/nvcc" --list-gpu-arch)"
-    return
+      "$(architectures_of "$home/bin/nvcc" --list-gpu-arch)" || failed=1
+    return $failed
   fi
   [ "$(uname -m)" = x86_64 ] || {
     say "CUDA 12 is left out: there is no nvcc of it here, and its headers are taken from PyPI for x86-64 alone"
-    return 0
+    return $failed
   }
   install_packages cuda
   get_wheels headers-12.txt build/cuda-headers-12
   check_version "CUDA 12.4's headers and ptxas, clang 16 (no nvcc of CUDA 12 is here)" compile_by_clang build/cuda-headers-12 \
-    "$(architectures_of build/cuda-headers-12/bin/ptxas --help)"
+    "$(architectures_of build/cuda-headers-12/bin/ptxas --help)" || failed=1
+  return $failed
 }
