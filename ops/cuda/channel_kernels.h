@@ -106,8 +106,8 @@ void each_element(const Stream& stream, const Channels& x, const F& f,
 // --- sums ----------------------------------------------------------------------------------------
 
 /// Two sums of a channel.
-struct ChannelSums {
-  double first = 0, second = 0;
+struct ChannelSums {  // no initial values: an array of them in shared memory has none
+  double first, second;
 
   __device__ ChannelSums& operator+=(const ChannelSums& other) {
     first += other.first;
@@ -184,7 +184,7 @@ __global__ void finish_channels_kernel(F f, std::int64_t count, std::int64_t par
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   for (std::int64_t c = std::int64_t{blockIdx.x} * warps + threadIdx.x / warp_size; c < count;
        c += std::int64_t{gridDim.x} * warps) {
-    ChannelSums sums;
+    ChannelSums sums{};
     for (std::int64_t part = lane; part < parts; part += warp_size)
       sums += partials[c * parts + part];
     sums.first = reduce_warp(sums.first, Plus{});

@@ -25,7 +25,8 @@ enum class Unseen : std::uint8_t {
   begin,     ///< [keys, tokens] times [tokens, n]: the sum begins with the first token that sees
 };
 
-/// c = alpha * a b, or that added to c, for `count` matrices [m, k] and [k, n].
+/// c = alpha * a b plus a bias [n] (null: none), or that added to c, for `count` matrices [m, k]
+/// and [k, n].
 template <class T>
 struct TileProduct {
   static constexpr int tile = 64, depth = 16, of_thread = 4;
@@ -37,6 +38,7 @@ struct TileProduct {
   std::int64_t count, m, n, k;
   T alpha = 1;
   bool add = false;
+  const T* bias = nullptr;
   Unseen unseen = Unseen::none;
   std::int64_t first = 0;
 
@@ -63,7 +65,7 @@ struct TileProduct {
 
   __device__ static void add_products(const Rows& a, const Rows& b, int row, int column,
                                       Sums& sums) {
-#pragma unroll
+#pragma unroll 4  // all would need more registers than there are
     for (int d = 0; d < depth; ++d) {
       const Four x = *reinterpret_cast<const Four*>(&a[d][row]);
       const Four y = *reinterpret_cast<const Four*>(&b[d][column]);
@@ -84,6 +86,7 @@ struct TileProduct {
         if (i + r >= m || j + s >= n) continue;
         T& element = to[r * c.row + s * c.column];
         element = add ? std::fma(alpha, sums[r][s], element) : alpha * sums[r][s];
+        if (bias) element += bias[j + s];
       }
   }
 };
