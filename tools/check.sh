@@ -15,8 +15,8 @@ checked_files() {
   local base
   base=$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD)
   {
-    git diff --name-only --diff-filter=d "$base" -- '*.h' '*.cpp' '*.cu' '*.cu'
-    git ls-files -o --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cu'
+    git diff --name-only --diff-filter=d "$base" -- '*.h' '*.cpp' '*.cu'
+    git ls-files -o --exclude-standard -- '*.h' '*.cpp' '*.cu'
   } | sort -u
 }
 

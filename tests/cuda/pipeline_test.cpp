@@ -83,10 +83,10 @@ TEST_F(CudaPipeline, AnyStagesReplicasAndOrdersMakeTheSameBits) {
   std::uint32_t seed = 1;
   for (const auto& [partition, replicas, schedule] : cases)
     for (int repetition = 0; repetition < 2; ++repetition) {
-      SCOPED_TRACE(::testing::Message() << partition.size() << " stages, " << replicas
-                                        << " replicas, seed " << ++seed);
-      EXPECT_EQ(
-          digest({.partition = partition, .replicas = replicas, .schedule = schedule}, seed), one);
+      SCOPED_TRACE(::testing::Message()
+                   << partition.size() << " stages, " << replicas << " replicas, seed " << ++seed);
+      EXPECT_EQ(digest({.partition = partition, .replicas = replicas, .schedule = schedule}, seed),
+                one);
     }
 }
 
