@@ -37,7 +37,7 @@ class Gpu : public testing::Test {
 
   void SetUp() override {
     if (std::string_view(TROUPE_CUDA_ON_CPU).empty())
-      GTEST_SKIP() << "the headers of a CUDA toolkit are not here, which the emulator needs";
+      GTEST_SKIP() << "no emulator: it needs the headers of a CUDA toolkit, and no sanitizer";
   }
   Outcome with_library(const std::string& library, std::vector<std::string> words) const {
     words.insert(words.begin(), {"/usr/bin/env", "TROUPE_CUDA_LIBRARY=" + library, TROUPE_BINARY});

@@ -419,13 +419,29 @@ const std::vector<std::vector<std::string>> changes = {
 
 /// Options of something else: data on the disk, what is begun from, what is written, and those
 /// that tests of their own cover.
-const std::set<std::string> elsewhere = {
-    "data.train_samples", "data.train_targets", "data.test_samples", "data.test_targets",
-    "data.test_fraction", "data.target",        "data.targets",      "data.name",
-    "data.resize",        "data.image_size",    "data.path",         "model.weights",
-    "model.file",         "model.initialise",   "model.digest",      "model.strict",
-    "parallel.partition", "train.optimizer",    "checkpoint.keep",   "checkpoint.keep_best",
-    "log.every_steps",    "log.level"};
+const std::set<std::string> elsewhere = {"data.train_samples",
+                                         "data.train_targets",
+                                         "data.test_samples",
+                                         "data.test_targets",
+                                         "data.test_fraction",
+                                         "data.target",
+                                         "data.targets",
+                                         "data.name",
+                                         "data.resize",
+                                         "data.image_size",
+                                         "data.path",
+                                         "model.weights",
+                                         "model.file",
+                                         "model.initialise",
+                                         "model.digest",
+                                         "model.strict",
+                                         "parallel.partition",
+                                         "train.optimizer",
+                                         "checkpoint.keep",
+                                         "checkpoint.keep_best",
+                                         "log.every_steps",
+                                         "log.level",
+                                         "device"};
 
 TEST(TrainingOptions, EachOneChangesTheRun) {
   const std::string before = run_as_text(options_with({}));
