@@ -35,6 +35,9 @@ void check(cudaError_t status, const char* operation, std::source_location where
       int driver = 0, runtime = 0;
       cudaDriverGetVersion(&driver);
       cudaRuntimeGetVersion(&runtime);
+      if (driver == 0)
+        throw unusable(what + ": no driver is installed here",
+                       "run on a host with a GPU, or compute on the CPU");
       throw unusable(
           fmt::format("{}: the driver is for CUDA {}.{}, and this build for CUDA {}.{}", what,
                       driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10),
