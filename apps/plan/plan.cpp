@@ -46,8 +46,8 @@ struct PlanArguments {
 };
 
 void print_stage_line(const std::string& stage, const BlockCosts& costs) {
-  print_out("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n", stage, costs.name, costs.parameters,
-            bytes_text(costs.saved_bytes), milliseconds(costs.forward),
+  print_out("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n", stage, printable(costs.name),
+            costs.parameters, bytes_text(costs.saved_bytes), milliseconds(costs.forward),
             milliseconds(costs.backward));
 }
 

@@ -233,8 +233,9 @@ void RunLog::warn(std::string line) {
 }
 
 void RunLog::show_warning(const std::string& line) {
-  progress_.line("warning: " + line);
-  log_->warn(line);
+  const std::string shown = printable(line, SIZE_MAX, "\n\t");  // names of files may be in it
+  progress_.line("warning: " + shown);
+  log_->warn(shown);
 }
 
 void RunLog::record(std::string line) {

@@ -25,7 +25,8 @@ struct Momentum {
     using P = Pack<T, N>;
     P w = reinterpret_cast<const P*>(weights)[pack], d = reinterpret_cast<const P*>(gradient)[pack];
 #pragma unroll
-    for (int j = 0; j < N; ++j) d.at[j] += weight_decay * w.at[j];
+    for (int j = 0; j < N; ++j)
+      if (weight_decay != T(0)) d.at[j] += weight_decay * w.at[j];
     if (next != nullptr) {
       P m = d;
       if (old != nullptr) {

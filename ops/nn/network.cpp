@@ -271,8 +271,13 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
       }
     const std::vector<Tensor> old_parts = parts_of(names, state, own, begin, count);
     std::vector<Tensor> new_parts = parts_of(names, new_state, own, begin, count);
-    const double group_lr = run.group ? run.group->lr.value_or(step.lr) : step.lr;
-    const double lr = run.frozen ? 0.0 : group_lr;
+    if (run.frozen) {  // kept as they are, infinite ones too
+      Tensor kept = next.weights.narrow(begin, count);
+      table.copy(stream_, now.weights.narrow(begin, count), kept);
+      for (Tensor& part : new_parts) table.fill(stream_, 0.0, part);
+      return;
+    }
+    const double lr = run.group ? run.group->lr.value_or(step.lr) : step.lr;
     rule.update(stream_, {.updates = step.updates, .lr = lr},
                 {.weights = now.weights.narrow(begin, count),
                  .gradient = gradient,

@@ -7,7 +7,8 @@ void momentum_step(const Stream&, const MomentumStep& factors, const Tensor& wei
                    Tensor& new_momentum) {
   for (std::int64_t e = 0; e < weights.element_count(); ++e) {
     const double w = weights.data<double>()[e];
-    const double g = gradient.data<double>()[e] + factors.weight_decay * w;
+    double g = gradient.data<double>()[e];
+    if (factors.weight_decay != 0.0) g += factors.weight_decay * w;  // w may be infinite
     double direction = g;
     if (factors.momentum != 0.0) {
       const double m = momentum.defined() ? factors.momentum * momentum.data<double>()[e] + g : g;

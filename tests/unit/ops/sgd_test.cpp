@@ -72,6 +72,23 @@ void follows_the_document(double tolerance) {
       }
 }
 
+template <class T>
+void keeps_infinite_weights() {
+  Tensor weights = Tensor::empty({37}, dtype_of<T>, Device::cpu()), momentum = weights.clone();
+  const Tensor gradient = Tensor::zeros({37}, dtype_of<T>);
+  for (T& value : weights.template elements<T>()) value = -INFINITY;
+  Sgd{.momentum = 0.9}.update({}, {.updates = 0, .lr = 0.1},
+                              {weights, gradient, {}, weights, std::span(&momentum, 1)});
+  for (const T value : weights.template elements<T>()) ASSERT_EQ(value, -INFINITY);
+  for (const T value : momentum.template elements<T>()) ASSERT_EQ(value, T(0));
+}
+
+// Such as those of an attention mask that is a parameter.
+TEST(Sgd, KeepsInfiniteWeightsWithoutADecay) {
+  keeps_infinite_weights<double>();
+  keeps_infinite_weights<float>();
+}
+
 TEST(Sgd, FollowsPyTorchsDocumentInF64) { follows_the_document<double>(1e-14); }
 TEST(Sgd, FollowsPyTorchsDocumentInF32) { follows_the_document<float>(2e-6); }
 

@@ -5,8 +5,18 @@
 #include <array>
 #include <vector>
 
+#include "runtime/error.h"
+
 namespace troupe {
 namespace {
+
+TEST(Error, HasNoControlCharactersOfNamesThatFilesGive) {
+  const Error error(ErrorCode::bad_file, "no tensor evil\x1b[31m\xc2\x9b",
+                    "try gr\xc3\xb6\xc3\x9f\x65\r");
+  EXPECT_EQ(error.message(), "no tensor evil?[31m?");
+  EXPECT_EQ(error.remedy(), "try gr\xc3\xb6\xc3\x9f\x65?");
+  EXPECT_STREQ(error.what(), "no tensor evil?[31m?; try gr\xc3\xb6\xc3\x9f\x65?");
+}
 
 TEST(EditDistance, CountsSlips) {
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
