@@ -131,7 +131,8 @@ bool Monitor::stops_early() const {
 void Monitor::refuse_what_is_not_finite(double loss) const {
   if (std::isfinite(loss) || !options_.stop_on_nan) return;
   throw Error(ErrorCode::diverged, fmt::format("the loss of step {} is not finite", committed_ + 1),
-              committed_ == 0 ? "look for nan and very large numbers in the data, or lower `lr`"
+              committed_ == 0 ? "look for nan and very large numbers in the data and in the "
+                                "weights that the run began with, or lower `lr`"
                               : "lower `lr`, or raise `warmup_steps`; with `stop_on_nan` false the "
                                 "run continues");
 }

@@ -39,10 +39,12 @@ void check_memory(const ArrayFile& file, const std::vector<std::string>& names,
                   const std::vector<TensorInfo>& headers) {
   const MemoryLimit limit = memory_limit();
   std::uint64_t total = 0;
+  bool has_samples = false;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const ArrayAccess access = file.access(names[i]);
     const bool is_samples = i % 2 == 0;
     if (access == ArrayAccess::mapped || (is_samples && access == ArrayAccess::by_row)) continue;
+    has_samples = has_samples || is_samples;
     const auto elements = static_cast<std::uint64_t>(headers[i].shape.element_count());
     const std::size_t size = size_of(headers[i].dtype);
     if (elements > (limit.bytes - total) / size)
@@ -52,7 +54,9 @@ void check_memory(const ArrayFile& file, const std::vector<std::string>& names,
                       headers[i].name, elements, name_of(headers[i].dtype),
                       total == 0 ? "" : fmt::format(", after {} bytes of others", total),
                       limit.holder, limit.bytes),
-          "give the job more memory, or store samples in chunks, which are read one by one");
+          has_samples
+              ? "give the job more memory, or store samples in chunks, which are read one by one"
+              : "give the job more memory: targets are read into it as a whole");
     total += elements * size;
   }
 }

@@ -215,7 +215,8 @@ void add_model(OptionFields& fields, Options& o) {
                                     {"ckpt_path", restart_hint}}}));
   fields.push_back(
       field("model.strict", o.weights_strict,
-            "true: names and shapes of model.weights must match the model; false: load "
+            "true: names and shapes of model.weights must match the model, but buffers that "
+            "training never changes may be missing; false: load "
             "those that match and initialise the others, as for a new head"));
 }
 

@@ -85,6 +85,17 @@ std::optional<Evaluation> evaluation_of(const std::string& row) {
   return result;
 }
 
+/// What a row says of the training loss.
+std::optional<RowLoss> loss_of(const std::string& row) {
+  const std::vector<std::string> values = values_of(row);
+  const auto step = step_of(row);
+  if (!step || values.size() < columns_before_them - 1) return std::nullopt;
+  RowLoss result{.step = *step};
+  const std::string& text = values[2];
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result.loss);
+  return error == std::errc{} ? std::optional(result) : std::nullopt;
+}
+
 /// The training time in a row; 0 if it has none.
 double seconds_of(const std::string& row) {
   const std::vector<std::string> values = values_of(row);
@@ -128,6 +139,14 @@ std::vector<Evaluation> evaluations_until(const std::filesystem::path& path, std
   for (std::string line; std::getline(file, line);)
     if (const auto evaluation = evaluation_of(line); evaluation && evaluation->step <= step)
       found.push_back(*evaluation);
+  return found;
+}
+
+std::vector<RowLoss> row_losses(const std::filesystem::path& path) {
+  std::vector<RowLoss> found;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (const auto loss = loss_of(line)) found.push_back(*loss);
   return found;
 }
 

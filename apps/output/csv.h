@@ -40,4 +40,11 @@ bool lacks_evaluation(const std::filesystem::path& path, std::int64_t step);
 /// such file. Rows that cannot be read are left out.
 std::vector<Evaluation> evaluations_until(const std::filesystem::path& path, std::int64_t step);
 
+struct RowLoss {
+  std::int64_t step = 0;
+  double loss = 0;  ///< the mean of the steps since the row before
+};
+/// The training losses in a train.csv, in the order of its rows, which is read as above.
+std::vector<RowLoss> row_losses(const std::filesystem::path& path);
+
 }  // namespace troupe

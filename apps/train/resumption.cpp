@@ -83,13 +83,28 @@ void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32
 
 namespace {
 
-/// The step of a run's first evaluation with a loss that is not finite; none if all are finite.
-std::optional<std::int64_t> first_diverged_evaluation(const std::filesystem::path& output) {
-  constexpr auto all = std::numeric_limits<std::int64_t>::max();
-  const std::vector<Evaluation> seen = evaluations_until(output / "train.csv", all);
-  const auto first =
-      std::ranges::find_if(seen, [](const Evaluation& one) { return !std::isfinite(one.loss); });
-  return first == seen.end() ? std::nullopt : std::optional<std::int64_t>(first->step);
+/// A loss so many times the run's first one has exploded.
+constexpr double explosion = 100;
+
+/// The step of a run's first weights whose loss has exploded or is not finite, by its train.csv;
+/// none if there are none.
+std::optional<std::int64_t> first_diverged_step(const std::filesystem::path& csv,
+                                                const std::vector<RowLoss>& rows) {
+  const double first = rows.empty() ? 0 : rows.front().loss;
+  const double most =
+      std::isfinite(first) && first > 0 ? explosion * first : std::numeric_limits<double>::max();
+  std::optional<std::int64_t> bad;
+  std::int64_t before = 0;  // a row's losses are those of the weights from the row before on
+  for (const RowLoss& row : rows) {
+    if (!std::isfinite(row.loss) || row.loss > most) {
+      bad = before;
+      break;
+    }
+    before = row.step;
+  }
+  for (const Evaluation& seen : evaluations_until(csv, bad.value_or(before)))
+    if (!std::isfinite(seen.loss) || seen.loss > most) return seen.step;
+  return bad;
 }
 
 /// Of the checkpoints in a run's folder, the steps of the newest one and of the newest one before
@@ -114,23 +129,31 @@ std::string resume_hint(const std::filesystem::path& output) {
                      output.string());
 }
 
+/// " (loss 0.25)": the training loss of a step; empty if no row has it.
+std::string loss_note(const std::vector<RowLoss>& rows, std::int64_t step) {
+  const auto row = std::ranges::find(rows, step, &RowLoss::step);
+  return row == rows.end() ? "" : fmt::format(" (loss {:.4g})", row->loss);
+}
+
 /// How to resume a run that diverged after `steps` steps. The same command would diverge again. So
-/// would any from the weights whose loss was not finite, those after `steps` steps.
+/// would any from weights whose loss has exploded, and from those after `steps` steps.
 std::string resume_hint_after_divergence(const std::filesystem::path& output,
                                          std::optional<std::int64_t> steps) {
   const std::filesystem::path checkpoints = output / "checkpoints";
-  std::optional<std::int64_t> bad = first_diverged_evaluation(output);
+  const std::vector<RowLoss> rows = row_losses(output / "train.csv");
+  std::optional<std::int64_t> bad = first_diverged_step(output / "train.csv", rows);
   if (steps) bad = std::min(*steps, bad.value_or(*steps));
   const auto [newest, sound] = newest_steps(checkpoints, bad);
   if (newest == 0) return "no checkpoint was written";
-  if (sound == 0) return "there is no checkpoint from before the loss was not finite";
+  if (sound == 0)
+    return "there is no checkpoint from before the loss diverged: start anew with this change and "
+           "another folder (-o)";
+  const std::string step = fmt::format("resume from step {}{}", sound, loss_note(rows, sound));
   if (sound == newest)
-    return fmt::format("resume from step {} with this change and --restart {}", newest,
-                       output.string());
+    return fmt::format("{} with this change and --restart {}", step, output.string());
   return fmt::format(
-      "resume from step {}, before the loss was not finite, with this change, --restart {} and "
-      "another folder (-o)",
-      sound, (checkpoints / checkpoint_name(sound)).string());
+      "{}, before the loss diverged, with this change, --restart {} and another folder (-o)", step,
+      (checkpoints / checkpoint_name(sound)).string());
 }
 
 }  // namespace

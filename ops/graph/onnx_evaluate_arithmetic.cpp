@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "ops/graph/onnx_evaluate.h"
+#include "runtime/text.h"
 
 namespace troupe::graph::onnx {
 namespace {
@@ -165,7 +166,8 @@ std::optional<Numbers> evaluate_arithmetic(const NodeView& node, Inputs inputs, 
   for (const Binary& function : binaries)
     if (function.name == node.operation()) {
       if (node.input_count() != 2)
-        node.refuse(fmt::format("it has {} inputs, not 2", node.input_count()));
+        node.refuse(fmt::format("it has {}, not 2",
+                                counted(static_cast<std::int64_t>(node.input_count()), "input")));
       return apply(node, function, needed(node, inputs, 0), needed(node, inputs, 1), budget);
     }
   for (const Unary& function : unaries)

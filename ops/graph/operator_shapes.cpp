@@ -10,6 +10,7 @@
 #include "ops/graph/size_arithmetic.h"
 #include "runtime/error.h"
 #include "runtime/overloaded.h"
+#include "runtime/text.h"
 
 namespace troupe::graph {
 namespace {
@@ -22,7 +23,8 @@ class Inputs {
 
   /// The first `needed` inputs are there, and no more than `most`.
   void count(std::size_t needed, std::size_t most) const {
-    require(shapes_.size() >= needed && shapes_.size() <= most, "it has {} inputs", shapes_.size());
+    require(shapes_.size() >= needed && shapes_.size() <= most, "it has {}",
+            counted(static_cast<std::int64_t>(shapes_.size()), "input"));
     for (std::size_t i = 0; i < needed; ++i) require(has(i), "input {} is absent", i);
   }
   std::size_t size() const { return shapes_.size(); }

@@ -81,6 +81,26 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+/// The first link in a path that leads to nothing; empty if there is none.
+std::filesystem::path broken_link(const std::filesystem::path& path) {
+  std::filesystem::path link;
+  std::error_code ignored;
+  for (const std::filesystem::path& part : path) {
+    link /= part;
+    if (std::filesystem::is_symlink(link, ignored) && !std::filesystem::exists(link, ignored))
+      return link;
+  }
+  return {};
+}
+
+Error opening_error(const std::filesystem::path& path, int error_number) {
+  const Error error = system_error("opening", path, error_number);
+  const auto link = error_number == ENOENT ? broken_link(path) : std::filesystem::path();
+  if (link.empty()) return error;
+  return {error.code(), error.message(),
+          fmt::format("fetch the file that the link '{}' points to", link.string())};
+}
+
 }  // namespace
 
 Error system_error(std::string_view doing, const std::filesystem::path& path, int error_number) {
@@ -92,7 +112,7 @@ Error system_error(std::string_view doing, const std::filesystem::path& path, in
 InputFile InputFile::open(const std::filesystem::path& path) {
   // Non-blocking, so that a named pipe is refused below instead of waited for.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) throw system_error("opening", path, errno);
+  if (descriptor < 0) throw opening_error(path, errno);
   InputFile file(path, descriptor, 0);
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw system_error("opening", path, errno);

@@ -80,10 +80,12 @@ Id open_set(hid_t file, const std::string& name, const std::string& origin) {
   Id object(H5Oopen(file, name.c_str(), H5P_DEFAULT), H5Oclose);
   if (!object) fail(origin, "it cannot be opened: " + library_reason(), hdf5::damaged);
   const H5I_type_t kind = H5Iget_type(object.get());
-  if (kind == H5I_GROUP)
+  if (kind == H5I_GROUP) {
+    const std::vector<std::string> names = names_in(object.get());
+    if (names.empty()) fail(origin, "it is an empty group", "give the name of a data set");
     fail(origin, "it is a group, not a data set",
-         fmt::format("name a data set in it, with its path: it has {}",
-                     listed(names_in(object.get()), 8)));
+         fmt::format("name a data set in it, with its path: it has {}", listed(names, 8)));
+  }
   if (kind != H5I_DATASET) fail(origin, "it is not a data set", "give the name of a data set");
   return object;
 }

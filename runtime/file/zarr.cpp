@@ -104,8 +104,8 @@ std::vector<std::byte> read_chunk(const fs::path& folder, const Metadata& metada
   return zarr::decoded(read_whole(file), metadata.codecs, metadata.chunk_bytes(), chunk);
 }
 
-std::shared_ptr<const ChunkedArray> open_chunks(const fs::path& folder, const std::string& name) {
-  const Metadata metadata = read_metadata(folder, name);
+std::shared_ptr<const ChunkedArray> open_chunks(const fs::path& folder, const std::string& name,
+                                                const Metadata& metadata) {
   if (metadata.shape.element_count() == 0) return nullptr;
   return std::make_shared<ChunkedArray>(
       metadata,
@@ -123,12 +123,20 @@ void for_each_entry(const fs::path& folder, F visit) {
   if (error) throw system_error("reading", folder, error.value());
 }
 
-/// Whether there is anything beside the metadata.
-bool has_chunks(const fs::path& array) {
+/// Whether a chunk has a file in the folder `below` an array's folder, or further below: as deep as
+/// keys are. A link counts, wherever it leads: the walk follows none, so it ends.
+bool has_chunks(const fs::path& array, const Metadata& metadata, const fs::path& below = {}) {
   bool found = false;
-  for_each_entry(array, [&](const fs::path& entry) {
-    const std::string name = entry.filename().string();
-    found = name != file_of_format_3 && !name.starts_with(".");
+  for_each_entry(array / below, [&](const fs::path& entry) {
+    const fs::path key = below / entry.filename();
+    const Metadata::Named named = metadata.named_by(key.string());
+    if (named == Metadata::Named::nothing) return true;
+    std::error_code ignored;
+    const fs::file_type type = fs::symlink_status(entry, ignored).type();
+    if (type == fs::file_type::directory)
+      found = named == Metadata::Named::folder_of_chunks && has_chunks(array, metadata, key);
+    else
+      found = type == fs::file_type::symlink || named == Metadata::Named::chunk;
     return !found;
   });
   return found;
@@ -167,15 +175,16 @@ TensorInfo ZarrFolder::header(const std::string& name) const {
 }
 
 Tensor ZarrFolder::read(const std::string& name) const {
-  if (const auto chunks = open_chunks(path_, name))
+  if (const auto chunks = open_chunks(path_, name, read_metadata(path_, name)))
     return chunks->read_all(zarr::title(origin_of(path_, name)));
   const TensorInfo info = header(name);
   return Tensor::empty(info.shape, info.dtype, Device::cpu());
 }
 
 std::shared_ptr<const ChunkedArray> ZarrFolder::chunked(const std::string& name) const {
-  auto chunks = open_chunks(path_, name);
-  if (chunks && !has_chunks(path_ / name))
+  const Metadata metadata = read_metadata(path_, name);
+  auto chunks = open_chunks(path_, name, metadata);
+  if (chunks && !has_chunks(path_ / name, metadata))
     fail(origin_of(path_, name), "no file of its chunks is there",
          "copy all of the array's folder; an array of its fill value alone trains nothing");
   return chunks;

@@ -244,6 +244,30 @@ std::string Metadata::key(const ChunkedArray::Place& first) const {
   return key;
 }
 
+Metadata::Named Metadata::named_by(std::string_view path) const {
+  const std::string below = std::string(path) + '/';  // as a folder begins a key
+  if (below == key_prefix) return Named::folder_of_chunks;
+  if (!path.starts_with(key_prefix)) return Named::nothing;
+  const char* at = path.data() + key_prefix.size();
+  const char* const end = path.data() + path.size();
+  ChunkedArray::Place first{};
+  for (std::size_t axis = 0; axis < chunk.size(); ++axis) {
+    std::int64_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    const std::int64_t last = (shape.dim(static_cast<int>(axis)) - 1) / chunk[axis];
+    if (error != std::errc{} || number < 0 || number > last) return Named::nothing;
+    first[axis] = number * chunk[axis];
+    if (rest == end) {
+      // key() has numbers without further zeroes.
+      if (axis + 1 == chunk.size()) return key(first) == path ? Named::chunk : Named::nothing;
+      return key(first).starts_with(below) ? Named::folder_of_chunks : Named::nothing;
+    }
+    if (*rest != separator) return Named::nothing;
+    at = rest + 1;
+  }
+  return Named::nothing;
+}
+
 Metadata parse_format_2(std::string_view text, const std::string& origin) {
   const Json json = parse_json(text, title(origin));
   const JsonObject object(json, title(origin));

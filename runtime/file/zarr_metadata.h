@@ -2,6 +2,7 @@
 // What an array of zarr states of itself, checked before anything else is read of it.
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ struct Metadata : ChunkedLayout {
 
   /// The path of a chunk's file below the array's folder.
   std::string key(const ChunkedArray::Place& first) const;
+  /// What a path below the array's folder is, by its name.
+  enum class Named : std::uint8_t { nothing, folder_of_chunks, chunk };
+  Named named_by(std::string_view path) const;
 };
 
 /// The array that `.zarray` (format 2) or `zarr.json` (format 3) describes. Throws Error{bad_file}

@@ -206,18 +206,19 @@ TEST_F(Output, ADivergedRunIsResumedFromBeforeItsTestLossWasNotFinite) {
   };
   evaluated(2, 0.5);
   EXPECT_EQ(with_resume_hint(diverged, root_, 3).remedy(),
-            "lower `lr`; resume from step 2 with this change and --restart " + root_.string());
+            "lower `lr`; resume from step 2 (loss 0.3333) with this change and --restart " +
+                root_.string());
   evaluated(4, std::nan(""));
   EXPECT_THAT(with_resume_hint(diverged, root_).remedy(),
-              testing::AllOf(HasSubstr("resume from step 2, before the loss was not finite, with "
-                                       "this change, --restart " +
-                                       (root_ / "checkpoints").string() +
-                                       "/step_00000002 and another folder (-o)")));
+              testing::AllOf(HasSubstr(
+                  "resume from step 2 (loss 0.3333), before the loss diverged, "
+                  "with this change, --restart " +
+                  (root_ / "checkpoints").string() + "/step_00000002 and another folder (-o)")));
   const Error lost(ErrorCode::peer_lost, "rank 1 is lost", "");
   EXPECT_THAT(with_resume_hint(lost, root_).remedy(), HasSubstr("resume from step 4 with the"));
   fs::remove_all(root_ / "checkpoints" / "step_00000002");
   EXPECT_THAT(with_resume_hint(diverged, root_).remedy(),
-              HasSubstr("; there is no checkpoint from before the loss was not finite"));
+              HasSubstr("; there is no checkpoint from before the loss diverged"));
 }
 
 // The loss of step 5 is that of the weights after step 4, which a change of the rate keeps.
@@ -230,11 +231,32 @@ TEST_F(Output, ADivergedRunIsNotResumedFromTheWeightsThatDiverged) {
   };
   write(4);
   EXPECT_THAT(with_resume_hint(diverged, root_, 4).remedy(),
-              HasSubstr("; there is no checkpoint from before the loss was not finite"));
+              HasSubstr("; there is no checkpoint from before the loss diverged"));
   write(2);
   EXPECT_THAT(with_resume_hint(diverged, root_, 4).remedy(),
-              HasSubstr("resume from step 2, before the loss was not finite"));
+              HasSubstr("resume from step 2, before the loss diverged"));
   EXPECT_THAT(with_resume_hint(diverged, root_, 5).remedy(), HasSubstr("resume from step 4 with"));
+}
+
+TEST_F(Output, ADivergedRunIsNotResumedFromACheckpointWhoseLossHadExploded) {
+  const Error diverged(ErrorCode::diverged, "the loss of step 5 is not finite", "lower `lr`");
+  TrainCsv csv(root_ / "train.csv");
+  std::int64_t step = 0;
+  for (const double loss : {2.0, 1.5, 190.0, 1e23}) {
+    StepReport report = step_report(++step);
+    report.loss = loss;
+    ASSERT_TRUE(csv.add(report));
+    Manifest manifest;
+    manifest.step = step;
+    write_checkpoint(root_ / "checkpoints", manifest, {{0, {{"x", Tensor::zeros({2})}}}}).value();
+  }
+  const auto hint = [&] { return with_resume_hint(diverged, root_, 4).remedy(); };
+  EXPECT_THAT(hint(), HasSubstr("resume from step 2 (loss 1.5), before the loss diverged, with"))
+      << "the loss of step 4 is that of the weights after step 3";
+  for (const char* sound : {"step_00000001", "step_00000002"})
+    fs::remove_all(root_ / "checkpoints" / sound);
+  EXPECT_THAT(hint(), HasSubstr("lower `lr`; there is no checkpoint from before the loss diverged: "
+                                "start anew with this change"));
 }
 
 TEST(OptionChanges, TheFirstIsNamedByItsKey) {

@@ -157,7 +157,7 @@ TEST_F(ZarrArraysOfRows, AreRefusedIfTheirTargetsDoNotFitTogether) {
   ::setenv("SLURM_MEM_PER_NODE", "32", 1);
   test::expect_error(ErrorCode::bad_file,
                      {"y_test", "3000000 elements of i64, after 24000000 bytes of others",
-                      "this job has a memory of 33554432 bytes"},
+                      "this job has a memory of 33554432 bytes", "targets are read into it"},
                      [&] { (void)open_dataset(source()); });
   ::unsetenv("SLURM_MEM_PER_NODE");
 }

@@ -127,6 +127,7 @@ TEST_F(Hdf5, IsFoundInGroupsByHardLinksOnly) {
     H5Lcreate_soft("/loop", writer.file(), "loop", H5P_DEFAULT, H5P_DEFAULT);
     H5Lcreate_external("/etc/passwd", "/x", writer.file(), "external", H5P_DEFAULT, H5P_DEFAULT);
     H5Gclose(group);
+    H5Gclose(H5Gcreate2(writer.file(), "none", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
   }
   const Hdf5File file(path());
   EXPECT_TRUE(file.contains("g/x"));
@@ -137,6 +138,7 @@ TEST_F(Hdf5, IsFoundInGroupsByHardLinksOnly) {
   expect_refused({"loop is a soft link"}, "loop");
   expect_refused({"external is an external link"}, "external");
   expect_refused({"it is a group", "again, x"}, "g");
+  expect_refused({"it is an empty group"}, "none");
   expect_refused({"does not exist"}, "nothing");
 }
 

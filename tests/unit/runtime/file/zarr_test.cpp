@@ -143,12 +143,12 @@ TEST_F(Zarr, DoesNotTakeALinkToNothingForAMissingChunk) {
   write("0", bytes_of({1, 2}));
   write_2();
   fs::create_symlink("nowhere", folder_ / "x/1");
-  expect_error(ErrorCode::io, {"x/1"}, [&] { (void)read(); });
+  expect_error(ErrorCode::io, {"fetch the file that the link", "x/1'"}, [&] { (void)read(); });
   fs::remove(folder_ / "x/1");
   EXPECT_THAT(read().elements<float>(), ElementsAre(1, 2, 0, 0));
   write_3();
   fs::create_symlink("nowhere", folder_ / "x/c");
-  expect_error(ErrorCode::io, {"x/c/0"}, [&] { (void)read(); });
+  expect_error(ErrorCode::io, {"fetch the file that the link", "x/c'"}, [&] { (void)read(); });
 }
 
 TEST_F(Zarr, RefusesFillValuesOfOtherTypes) {
@@ -227,6 +227,44 @@ TEST_F(Zarr, RefusesSamplesOfWhichNoChunkIsThere) {
   write_3("\"shape\": [4]", "\"shape\": [0]");
   EXPECT_EQ(ZarrFolder(folder_.path()).chunked("x"), nullptr);
   EXPECT_EQ(read().shape(), (Shape{0}));
+}
+
+TEST_F(Zarr, HasNoChunksWithoutAFileOfAChunkKey) {
+  const auto chunked = [&] { (void)ZarrFolder(folder_.path()).chunked("x"); };
+  const auto refuse = [&] {
+    expect_error(ErrorCode::bad_file, {"no file of its chunks is there"}, chunked);
+  };
+  write_2("[4], \"chunks\": [2]", "[4, 4], \"chunks\": [2, 2]");
+  for (const char* other : {"README", "0", "0.2", "0.00", "0.0.0", "0.-0", "0.0x", "0.0.part",
+                            "9999999999999999999.0", "1/1", "c/0/0"})
+    write(other, "");
+  fs::create_directories(folder_ / "x/1.0");
+  refuse();
+  write("1.1", bytes_of({1, 2, 3, 4}));
+  EXPECT_NO_THROW(chunked());
+  fs::remove_all(folder_ / "x");
+
+  write_2("[4], \"chunks\": [2]", "[4, 4], \"dimension_separator\": \"/\", \"chunks\": [2, 2]");
+  for (const char* empty : {"0", "1/1"}) fs::create_directories(folder_ / "x" / empty);
+  for (const char* other : {"0.0", "1/README", "c/0/0"}) write(other, "");
+  refuse();
+  write("1/0", bytes_of({1, 2, 3, 4}));
+  EXPECT_NO_THROW(chunked());
+  fs::remove_all(folder_ / "x");
+
+  write_3(
+      "[4], \"data_type\": \"float32\",\n        \"chunk_grid\": {\"name\": \"regular\", "
+      "\"configuration\": {\"chunk_shape\": [2]",
+      "[4, 4], \"data_type\": \"float32\", "
+      "\"chunk_grid\": {\"name\": \"regular\", \"configuration\": {\"chunk_shape\": [2, 2]");
+  for (const char* empty : {"c/0", "c/1/1", "0/0"}) fs::create_directories(folder_ / "x" / empty);
+  for (const char* other : {"c/README", "c/2/0", "c/0/2", "c/00/0", "1/1"}) write(other, "");
+  refuse();
+  write("c/1/0", bytes_of({1, 2, 3, 4}));
+  EXPECT_NO_THROW(chunked());
+  fs::remove_all(folder_ / "x/c");
+  fs::create_symlink("nowhere", folder_ / "x/c");
+  EXPECT_NO_THROW(chunked()) << "reading names the link";
 }
 
 TEST_F(Zarr, RefusesWhatItDoesNotRead) {
