@@ -224,12 +224,14 @@ class Attention {
       if (log_sums) log_sums[t] = largest + std::log(sum);
     }
   }
-  /// The same from the logarithms of the sums.
+  /// The same from the logarithms of the sums, which are rounded: beside a mask of -1e38 nothing is
+  /// left of them. So the shares are divided by their own sum.
   void normalise_again(const Block& b, float* scores, const float* log_sums) const {
     for (std::int64_t t = 0; t < b.tokens; ++t) {
       float* row = scores + t * b.keys;
       const std::int64_t count = log_sums[t] == none ? 0 : seen(b, t);
-      HWY_DYNAMIC_DISPATCH(exponentials)(row, log_sums[t], count);
+      const float sum = HWY_DYNAMIC_DISPATCH(exponentials)(row, log_sums[t], count);
+      HWY_DYNAMIC_DISPATCH(multiply_by)(row, 1.0f / sum, count);
       hide(row, count, b.keys);
     }
   }

@@ -153,10 +153,16 @@ __global__ void score_gradients(BackwardRows<T> b) {
     for (std::int64_t i = Team::rank(); i < b.outputs; i += Team::size)
       product = std::fma(b.grad[place * b.outputs + i], b.y[place * b.outputs + i], product);
     const T mean = static_cast<T>(sum_of_team<Team>(product));
+    // The logarithm is rounded, beside a mask of -1e38 to nothing: a row is divided by its own sum.
+    T sum = 0;
+    for (std::int64_t key = Team::rank(); key < seen; key += Team::size)
+      sum += none ? T(0) : std::exp(score(key) - log_sum);
+    const double total = sum_of_team<Team>(sum);
+    const T factor = none ? T(0) : static_cast<T>(1 / total);
     for (std::int64_t key = Team::rank(); key < s.keys; key += Team::size) {
       const std::int64_t e = row * s.keys + key;
       const bool sees = key < seen && !none;
-      const T share = sees ? std::exp(score(key) - log_sum) : T(0);
+      const T share = sees ? std::exp(score(key) - log_sum) * factor : T(0);
       s.scores[e] = share;
       b.slopes[e] = sees ? share * (b.slopes[e] - mean) : T(0);
     }

@@ -31,16 +31,19 @@ std::vector<double> scores_of(const AttentionSizes& s, const AttentionOptions& o
   return scores;
 }
 
-double log_sum_of(const std::vector<double>& scores) {
+/// Makes shares of the scores, zeroes where none is seen; returns the logarithm of their sum.
+/// Divides by the sum: beside a large number, such as a mask of -1e38, its logarithm is rounded
+/// off.
+double normalise(std::vector<double>& scores) {
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
   for (const double score : scores) largest = std::max(largest, score);
-  if (std::isinf(largest) && largest < 0) return largest;
-  for (const double score : scores) sum += std::exp(score - largest);
+  if (std::isinf(largest) && largest < 0) {
+    std::ranges::fill(scores, 0.0);
+    return largest;
+  }
+  for (double& score : scores) sum += score = std::exp(score - largest);
+  for (double& score : scores) score /= sum;
   return largest + std::log(sum);
-}
-
-double share(double score, double log_sum) {
-  return std::isinf(log_sum) && log_sum < 0 ? 0.0 : std::exp(score - log_sum);
 }
 
 }  // namespace
@@ -57,14 +60,13 @@ AttentionOutput attention(const Stream&, const Tensor& q, const Tensor& k, const
   std::ranges::fill(y.elements<double>(), 0.0);
   for (std::int64_t row = 0; row < s.outer * s.tokens; ++row) {
     const std::int64_t outer = row / s.tokens, token = row % s.tokens;
-    const auto scores =
-        scores_of(s, options, q.data<double>() + row * s.features,
-                  k.data<double>() + outer * s.keys * s.features, masks, outer, token);
-    const double log_sum = log_sums.data<double>()[row] = log_sum_of(scores);
+    auto shares = scores_of(s, options, q.data<double>() + row * s.features,
+                            k.data<double>() + outer * s.keys * s.features, masks, outer, token);
+    log_sums.data<double>()[row] = normalise(shares);
     for (std::int64_t key = 0; key < s.keys; ++key)
       for (std::int64_t i = 0; i < s.outputs; ++i)
         y.data<double>()[row * s.outputs + i] +=
-            share(scores[static_cast<std::size_t>(key)], log_sum) *
+            shares[static_cast<std::size_t>(key)] *
             v.data<double>()[(outer * s.keys + key) * s.outputs + i];
   }
   return {y, log_sums};
@@ -87,12 +89,12 @@ AttentionGradients attention_backward(const Stream&, const Tensor& grad, const T
     const double* query = q.data<double>() + row * s.features;
     const double* keys = k.data<double>() + outer * s.keys * s.features;
     const double* slopes = grad.data<double>() + row * s.outputs;
-    const auto scores = scores_of(s, options, query, keys, masks, outer, token);
+    auto shares = scores_of(s, options, query, keys, masks, outer, token);
+    normalise(shares);
     const double mean = dot(slopes, output.y.data<double>() + row * s.outputs, s.outputs);
     for (std::int64_t key = 0; key < s.keys; ++key) {
       const std::int64_t at = outer * s.keys + key;
-      const double p =
-          share(scores[static_cast<std::size_t>(key)], output.saved.data<double>()[row]);
+      const double p = shares[static_cast<std::size_t>(key)];
       const double* values = v.data<double>() + at * s.outputs;
       const double slope = options.scale * p * (dot(slopes, values, s.outputs) - mean);
       for (std::int64_t i = 0; i < s.outputs; ++i)

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "emulated.h"
 #include "ops/on_device.h"
@@ -79,6 +80,17 @@ TEST(CudaAttention, GivesZeroesToTokensThatSeeNoKey) {
   compare(stream, {{2, 4, 3}, {2, 5, 3}, {2, 5, 3}, {}, mask});
   mask.data<double>()[0] = -INFINITY;  // the only key of the first token
   compare(stream, {{2, 4, 3}, {2, 5, 3}, {2, 5, 3}, {.causal = true}, mask});
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+/// A row that is masked as a whole gives each of its keys the same share.
+TEST(CudaAttention, SharesOutARowThatAFiniteNumberMasksAsAWhole) {
+  EmulatedStream stream;
+  for (const double hidden : {-1e38, double{std::numeric_limits<float>::lowest()}}) {
+    Tensor mask = random_tensor({4, 5}, 6);
+    for (std::int64_t key = 0; key < 5; ++key) mask.data<double>()[10 + key] = hidden;
+    compare(stream, {{2, 4, 3}, {2, 5, 3}, {2, 5, 3}, {}, mask});
+  }
   EXPECT_EQ(stream.violations(), 0);
 }
 

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "runtime/error.h"
@@ -79,6 +81,70 @@ TEST(Attention, GivesZeroesToATokenThatSeesNoKey) {
       for (const float value : values_of(cast(tensor, DType::f32)))
         EXPECT_TRUE(std::isfinite(value));
   }
+}
+
+/// What `results` gives for one matrix and a mask [tokens, keys], with scores in T.
+template <class T>
+std::vector<std::vector<double>> plain_results(const Inputs& in, const Tensor& mask) {
+  const std::int64_t tokens = in.q.dim(-2), keys = in.k.dim(-2), features = in.q.dim(-1),
+                     outputs = in.v.dim(-1);
+  const auto q = values_of(in.q), k = values_of(in.k), v = values_of(in.v);
+  const auto grad = random_values(tokens * outputs, 4);
+  std::vector<std::vector<double>> all(4);
+  for (std::size_t i = 0; i < 4; ++i)
+    all[i].assign(
+        std::vector{tokens * outputs, tokens * features, keys * features, keys * outputs}[i], 0.0);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::vector<double> scores, slopes;
+    double largest = -INFINITY, sum = 0, mean = 0;
+    for (std::int64_t key = 0; key < keys; ++key) {
+      T score = 0;
+      for (std::int64_t i = 0; i < features; ++i)
+        score += static_cast<T>(q[t * features + i]) * static_cast<T>(k[key * features + i]);
+      score += static_cast<T>(mask.data<double>()[t * keys + key]);
+      largest = std::max(largest, scores.emplace_back(score));
+    }
+    for (double& score : scores) sum += score = std::exp(score - largest);
+    for (std::int64_t key = 0; key < keys; ++key) {
+      const double share = scores[key] /= sum;
+      double& slope = slopes.emplace_back(0.0);
+      for (std::int64_t i = 0; i < outputs; ++i) {
+        slope += grad[t * outputs + i] * v[key * outputs + i];
+        all[0][t * outputs + i] += share * v[key * outputs + i];
+        all[3][key * outputs + i] += share * grad[t * outputs + i];
+      }
+      mean += share * slope;
+    }
+    for (std::int64_t key = 0; key < keys; ++key)
+      for (std::int64_t i = 0; i < features; ++i) {
+        const double slope = scores[key] * (slopes[key] - mean);
+        all[1][t * features + i] += slope * k[key * features + i];
+        all[2][key * features + i] += slope * q[t * features + i];
+      }
+  }
+  return all;
+}
+
+// Beside such numbers the logarithm of a sum is rounded off. Shares that are kept, and others.
+TEST(Attention, SharesOutARowThatAFiniteNumberMasksAsAWhole) {
+  for (const double hidden : {-1e38, double{std::numeric_limits<float>::lowest()}, -1e9})
+    for (const std::int64_t features : {2, 4}) {
+      const Inputs in = inputs({1, 3, features}, {1, 19, features}, {1, 19, 2});
+      Tensor mask = Tensor::zeros({3, 19}, DType::f64);
+      for (int e = 0; e < 19 + 7; ++e) mask.data<double>()[e] = hidden;
+      for (const DType dtype : {DType::f32, DType::f64}) {
+        const auto found = results({.dtype = dtype}, {.scale = 1.0, .mask = mask}, in);
+        const auto expected =
+            dtype == DType::f32 ? plain_results<float>(in, mask) : plain_results<double>(in, mask);
+        for (std::size_t i = 0; i < 4; ++i) {
+          const Tensor numbers = cast(found[i], DType::f64);
+          ASSERT_EQ(numbers.elements<double>().size(), expected[i].size());
+          for (std::size_t e = 0; e < expected[i].size(); ++e)
+            EXPECT_NEAR(numbers.elements<double>()[e], expected[i][e], 2e-5)
+                << hidden << " " << features << " " << name_of(dtype) << " " << i << " " << e;
+        }
+      }
+    }
 }
 
 TEST(Attention, KeepsTheSharesOfShortSequencesAlone) {
