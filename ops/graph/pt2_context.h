@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/graph/builder.h"
@@ -34,8 +35,9 @@ class Pt2Context {
   explicit Pt2Context(std::shared_ptr<const Pt2File> file);
 
   GraphBuilder builder;
-  std::map<ValueId, Pt2Mask> masks;           ///< by ids below those of values
-  std::map<ValueId, ValueId> additive_masks;  ///< by masks of truth values
+  std::map<ValueId, Pt2Mask> masks;  ///< by ids below those of values
+  /// By constants of truth values or integers, and whether the model converts them itself.
+  std::map<std::pair<ValueId, bool>, ValueId> additive_masks;
 
   /// The value that a name means now. Throws Error{bad_file} for unknown names, and LacksOperator
   /// for one whose memory was overwritten through a view.

@@ -21,20 +21,26 @@ void product_of(const Pt2Node& node, const char* other) {
 void matmul(const Pt2Node& node) { product_of(node, "other"); }
 void mm(const Pt2Node& node) { product_of(node, "mat2"); }
 
-/// The mask of an attention as numbers to add: of truth values 0 and minus infinity.
-ValueId additive(const Pt2Node& node, ValueId mask) {
+/// The mask of an attention as numbers to add: of truth values 0 and minus infinity, unless the
+/// model converts them, or integers, to floating point itself.
+ValueId additive(const Pt2Node& node) {
+  const ValueId mask = node.value("attn_mask");
   const Value value = node.context().builder.graph.value(mask);
   if (is_floating(value.dtype)) return mask;  // of any kind
-  if (value.dtype != DType::boolean) throw LacksOperator{"its mask consists of integers"};
-  if (value.kind != Value::Kind::constant)
-    throw LacksOperator{"its mask of truth values is computed"};
-  const auto [known, is_new] = node.context().additive_masks.try_emplace(mask);
+  const bool is_constant = value.kind == Value::Kind::constant;
+  const bool converted =
+      is_constant && is_floating(node.context().stated_dtype(node.name_of("attn_mask")));
+  if (value.dtype != DType::boolean && !converted)
+    throw LacksOperator{"its mask consists of integers"};
+  if (!is_constant) throw LacksOperator{"its mask of truth values is computed"};
+  const auto [known, is_new] = node.context().additive_masks.try_emplace({mask, converted});
   if (!is_new) return known->second;
   Tensor numbers = Tensor::empty(value.constant.shape(), DType::f64, Device::cpu());
-  for (std::int64_t e = 0; e < numbers.element_count(); ++e)
-    numbers.data<double>()[e] = value.constant.data<std::int64_t>()[e] != 0
-                                    ? 0.0
-                                    : -std::numeric_limits<double>::infinity();
+  for (std::int64_t e = 0; e < numbers.element_count(); ++e) {
+    const std::int64_t number = value.constant.data<std::int64_t>()[e];
+    const double of_truth = number != 0 ? 0.0 : -std::numeric_limits<double>::infinity();
+    numbers.data<double>()[e] = converted ? static_cast<double>(number) : of_truth;
+  }
   return known->second = node.context().constant(value.name, std::move(numbers));
 }
 
@@ -44,7 +50,7 @@ void attention(const Pt2Node& node) {
     throw LacksOperator{fmt::format("its dropout has the probability {}", dropout)};
   if (node.boolean("enable_gqa", false)) throw LacksOperator{"enable_gqa=True"};
   std::vector<ValueId> inputs{node.value("query"), node.value("key"), node.value("value")};
-  if (node.has("attn_mask")) inputs.push_back(additive(node, node.value("attn_mask")));
+  if (node.has("attn_mask")) inputs.push_back(additive(node));
   const Sizes& query = node.shape(inputs.front());
   const double features =
       query.empty() ? 1.0 : static_cast<double>(std::max<std::int64_t>(1, query.back().fixed));

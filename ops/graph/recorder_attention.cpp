@@ -7,13 +7,55 @@
 #include <vector>
 
 #include "ops/graph/recorder.h"
+#include "ops/primitives/activation.h"
 #include "ops/primitives/arithmetic.h"
 #include "ops/primitives/attention.h"
 #include "ops/primitives/elementwise.h"
 #include "ops/primitives/matmul.h"
+#include "ops/primitives/reduction.h"
 #include "ops/primitives/softmax.h"
 
 namespace troupe::graph {
+namespace {
+
+/// A mask, and for each token whether it sees a key: 1 or 0.
+struct Opened {
+  troupe::Value mask;
+  Tensor seen;
+};
+
+/// Replaces what is minus infinity by the lowest number where a token sees no key: PyTorch's
+/// attention gives zeroes to it, softmax would give NaN. Without a look at the numbers, which may
+/// lie on another device.
+Opened opened(Tape& tape, troupe::Value mask) {
+  const Pass& pass = tape.pass();
+  const bool wide = pass.dtype == DType::f64;
+  const double lowest =
+      wide ? std::numeric_limits<double>::lowest() : double{std::numeric_limits<float>::lowest()};
+  const double least = wide ? 0x1p-1022 : 0x1p-126;
+  const auto affine = [&](const Tensor& x, double factor, double offset) {
+    return primitives::Affine{factor, offset}.forward(pass, x);
+  };
+  const auto clamp = [&](const Tensor& x, double low, double high) {
+    return primitives::Clamp{low, high}.forward(pass, x);
+  };
+  Tensor numbers = tape.tensor(mask);
+  if (numbers.rank() == 0) numbers = numbers.reshape({1});
+  // The least number times any finite one is at least -4.
+  const Tensor keys = affine(clamp(affine(numbers, least, 0.0), -5.0, -4.0), 1.0, 5.0);
+  const Tensor count =
+      primitives::Reduce{.axes = {-1}, .keeps_axes = true, .mean = false}.forward(pass, keys);
+  const Tensor seen = clamp(count, 0.0, 1.0);
+  const Tensor hidden = primitives::Arithmetic{ArithmeticOperation::multiply}.forward(
+      pass, affine(keys, 1.0, -1.0), seen);  // -1 or 0
+  const Tensor infinite = affine(affine(hidden, 1 / least, 0.0), 1 / least, 0.0);
+  mask = tape.record(primitives::Clamp{lowest, std::numeric_limits<double>::infinity()}, mask);
+  return {tape.record(primitives::Arithmetic{ArithmeticOperation::add}, mask,
+                      tape.input(infinite, false)),
+          seen};
+}
+
+}  // namespace
 
 Tensor Recorder::causal_mask(const Node& node, std::int64_t tokens, std::int64_t keys) {
   Tensor& kept = block_.constants_[node.output];
@@ -61,8 +103,9 @@ troupe::Value Recorder::attention(const Step& step, const Node& node, const Atte
         primitives::Attention{.causal = options.causal, .scale = options.scale, .mask = mask}, q, k,
         v);
   }
-  const BlockModule::OpenMask open =
-      mask_is_constant ? open_mask(node.inputs[3]) : BlockModule::OpenMask{};
+  const bool is_open = mask_is_constant && !options.causal;  // once for all passes
+  const BlockModule::OpenMask open = is_open ? open_mask(node.inputs[3]) : BlockModule::OpenMask{};
+  Tensor seen = open.seen;
   // The backward pass reads the dropped weights, and the gradient of a mask such as a learned bias
   // is that of all scores: both are computed as a whole.
   const auto with = [&](troupe::Value x, ArithmeticOperation operation, const Tensor& numbers) {
@@ -71,14 +114,20 @@ troupe::Value Recorder::attention(const Step& step, const Node& node, const Atte
   troupe::Value weights = tape_.record(primitives::Matmul{{.transposed_b = true}}, q, k);
   weights = tape_.record(primitives::Affine{options.scale, 0.0}, weights);
   if (open.mask.defined()) weights = with(weights, ArithmeticOperation::add, open.mask);
-  if (masked && !mask_is_constant)
-    weights =
-        tape_.record(primitives::Arithmetic{ArithmeticOperation::add}, weights, input(node, 3));
-  if (options.causal)
-    weights = with(weights, ArithmeticOperation::add,
-                   causal_mask(node, tape_.tensor(q).dim(-2), tape_.tensor(k).dim(-2)));
+  const auto causal_numbers = [&] {
+    return causal_mask(node, tape_.tensor(q).dim(-2), tape_.tensor(k).dim(-2));
+  };
+  if (masked && !is_open) {
+    troupe::Value mask = input(node, 3);
+    if (options.causal) mask = with(mask, ArithmeticOperation::add, causal_numbers());
+    const Opened all = opened(tape_, mask);
+    seen = all.seen;
+    weights = tape_.record(primitives::Arithmetic{ArithmeticOperation::add}, weights, all.mask);
+  } else if (options.causal) {
+    weights = with(weights, ArithmeticOperation::add, causal_numbers());
+  }
   weights = tape_.record(primitives::Softmax{-1}, weights);
-  if (open.seen.defined()) weights = with(weights, ArithmeticOperation::multiply, open.seen);
+  if (seen.defined()) weights = with(weights, ArithmeticOperation::multiply, seen);
   if (drops) weights = tape_.record(drawing(step, options.dropout), weights);
   return tape_.record(primitives::Matmul{}, weights, v);
 }

@@ -366,6 +366,60 @@ TEST(GraphModel, TrainsAMaskOfAttentionThatIsAParameter) {
   }
 }
 
+/// Attention of three tokens with a mask that is a parameter, or a constant.
+Passed with_mask(const Tensor& mask, bool is_parameter, const Attention& attention, DType dtype) {
+  GraphBuilder builder;
+  const ValueId x = tokens_in(builder);
+  const ValueId id = is_parameter ? given(builder, "mask", mask)
+                                  : builder.add_value({.kind = Value::Kind::constant,
+                                                       .name = "mask",
+                                                       .dtype = DType::f64,
+                                                       .shape = sizes_of(mask.shape()),
+                                                       .constant = mask});
+  builder.graph.output = builder.add(attention, {x, x, x, id}, {.name = "a"});
+  return passed(builder, cast(numbers({2, 3, 2}, 0.5), dtype), dtype);
+}
+
+TEST(GraphModel, TrainsAMaskOfAttentionWithoutAxes) {
+  const Tensor mask = Tensor::from<double>({}, std::vector{0.5});
+  const Passed found = with_mask(mask, true, {.scale = 0.7}, DType::f64),
+               expected = with_mask(mask, false, {.scale = 0.7}, DType::f64);
+  expect_near(found.y, expected.y);
+  expect_near(found.x_grad, expected.x_grad);
+  EXPECT_NEAR(found.gradients.at("mask").data<double>()[0], 0.0, 1e-12);  // all scores move alike
+}
+
+// Also where only the mask and causality together hide all keys. PyTorch gives zeroes, in the value
+// and in all gradients; other tokens are as with a constant mask, also with the lowest number.
+TEST(GraphModel, GivesZeroesToATokenThatSeesNoneByATrainedMask) {
+  const double hidden = -std::numeric_limits<double>::infinity();
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const bool causal : {false, true})
+      for (const double dropout : {0.0, 0.5}) {
+        const double lowest = dtype == DType::f64 ? std::numeric_limits<double>::lowest()
+                                                  : double{std::numeric_limits<float>::lowest()};
+        const int row = causal ? 0 : 1;
+        const Tensor mask = Tensor::from<double>(
+            {3, 3},
+            causal ? std::vector{hidden, 1.0, 2.0, 3.0, 0.5, hidden, hidden, lowest, lowest}
+                   : std::vector{0.0, 1.0, hidden, hidden, hidden, hidden, hidden, lowest, lowest});
+        const Attention attention{.causal = causal, .scale = 0.7, .dropout = dropout};
+        const Passed found = with_mask(mask, true, attention, dtype),
+                     expected = with_mask(mask, false, attention, dtype);
+        const auto slopes = found.gradients.at("mask").elements<double>();
+        const double bound = dtype == DType::f64 ? 1e-12 : 1e-5;
+        for (std::size_t i = 0; i < 12; ++i) {
+          EXPECT_NEAR(found.y.elements<double>()[i], expected.y.elements<double>()[i], bound);
+          EXPECT_NEAR(found.x_grad.elements<double>()[i], expected.x_grad.elements<double>()[i],
+                      bound);
+        }
+        for (int i = 0; i < 2; ++i) EXPECT_EQ(found.y.data<double>()[row * 2 + i], 0.0);
+        for (const double slope : slopes) EXPECT_TRUE(std::isfinite(slope));
+        for (const double slope : slopes.subspan(static_cast<std::size_t>(row) * 3, 3))
+          EXPECT_EQ(slope, 0.0);
+      }
+}
+
 /// y = (x A + b) C + b: the gradient of b is the sum over rows of grad and of grad C.
 TEST(GraphModel, SumsTheGradientsOfABiasThatTwoLayersShare) {
   GraphBuilder builder;

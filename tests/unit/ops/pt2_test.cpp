@@ -358,6 +358,38 @@ TEST(Pt2, ListsAttentionWhoseMaskConsistsOfIntegers) {
   EXPECT_EQ(graph.lacking[0].reason, "its mask consists of integers");
 }
 
+/// mask.float() of truth values or bytes adds 0 and 1.
+TEST(Pt2, AddsTheMaskOfAttentionThatTheModelConvertsToFloatingPoint) {
+  for (const bool of_bytes : {false, true}) {
+    Archive file("tokens");
+    if (of_bytes)
+      file.change("data/constants/model_constants_config.json",
+                  [](json& config) { config["config"]["mask"]["tensor_meta"]["dtype"] = 1; });
+    file.change_model([](json& model) {
+      json& stated = model["graph_module"]["graph"]["tensor_values"];
+      stated["to"] = stated["b_mask"];
+      stated["to"]["dtype"] = 7;
+      json& nodes = model["graph_module"]["graph"]["nodes"];
+      json convert = node(nodes, "transpose");
+      convert["target"] = "torch.ops.aten.to.dtype";
+      convert["name"] = "to";
+      convert["outputs"][0]["as_tensor"]["name"] = "to";
+      argument(convert, "self") = {{"as_tensor", {{"name", "b_mask"}}}};
+      argument(node(nodes, "scaled_dot_product_attention_1"),
+               "attn_mask") = {{"as_tensor", {{"name", "to"}}}};
+      nodes.insert(nodes.begin(), convert);
+    });
+    const Graph graph = file.read();
+    ASSERT_TRUE(graph.lacking.empty()) << graph.lacking[0].reason;
+    for (const Node& node : graph.nodes)
+      if (std::holds_alternative<Attention>(node.operation) && node.inputs.size() > 3) {
+        const Tensor mask = graph.value(node.inputs[3]).constant;
+        EXPECT_THAT(mask.elements<double>(), testing::Contains(1.0));
+        EXPECT_THAT(mask.elements<double>(), testing::Each(testing::AnyOf(0.0, 1.0)));
+      }
+  }
+}
+
 TEST(Pt2, ReadsOperatorsThatOverwriteTheirInput) {
   Archive file("vgg");
   file.change_nodes([](json& nodes) {
