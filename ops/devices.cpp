@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "ops/backend.h"
-#include "runtime/device/device_stream.h"
+#include "ops/on_device.h"
+#include "runtime/device/own_stream.h"
 
 namespace troupe {
 namespace {
@@ -63,8 +64,10 @@ Result<Device> look_for_gpu() {
                    "build both together");
   const Device device{get(), 0};
   try {
-    device.backend->fingerprint();             // asks the driver
-    device.backend->open_stream(0)->record();  // and the device
+    device.backend->fingerprint();  // asks the driver
+    const OwnStream stream({.device = device});
+    zeros(stream.get(), {1}, DType::f32);  // and the device, for a kernel of its architecture
+    synchronize(stream.get());
   } catch (const Error& error) {
     return without(error.message(), error.remedy());
   }

@@ -107,6 +107,19 @@ Plan make_plan(const Product& p, DType dtype, bool bias) {
   check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                              &reductions, sizeof(reductions)),
         "choose an algorithm");
+  // Of all tensors: 16 bytes, whatever the addresses of this call, since the choice changes bits.
+  const std::uint32_t aligned = 16;
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &aligned, sizeof(aligned)),
+          "choose an algorithm");
+  if (bias) {  // its alignment counts; nothing is read there
+    const void* like = reinterpret_cast<const void*>(std::uintptr_t{16});
+    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &like,
+                                         sizeof(like)),
+          "describe a product");
+  }
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
   const cublasStatus_t status =
@@ -136,6 +149,8 @@ bool multiply_by_library(const Stream& stream, const Product& p, DType dtype, co
                          const void* b, const void* bias, void* y) {
   const bool f64 = dtype == DType::f64;
   if (p.depth == 0 || p.batches > INT32_MAX || (f64 && bias)) return false;
+  for (const void* at : {a, b, bias, static_cast<const void*>(y)})
+    if (reinterpret_cast<std::uintptr_t>(at) % 16 != 0) return false;
   const Plan& plan = plan_of(p, dtype, bias != nullptr);
   if (!plan.choice) return false;
   // A plan is shared by actors: the address of the bias belongs to the call.

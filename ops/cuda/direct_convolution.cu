@@ -78,7 +78,7 @@ __global__ void forward_kernel(Weights p, Images xs, Images ys, const T* x, cons
         const std::int64_t iw = at.w * p.stride_w - p.padding_w + kw * p.dilation_w;
         if (iw < 0 || iw >= xs.w) continue;
         for (std::int64_t i = 0; i < p.group_in; ++i)
-          sum += x[xs.place(at.n, first + i, ih, iw)] * w[p.place(at.c, i, kh, kw)];
+          sum = std::fma(x[xs.place(at.n, first + i, ih, iw)], w[p.place(at.c, i, kh, kw)], sum);
       }
     }
     y[e] = sum;
@@ -99,8 +99,8 @@ __global__ void input_gradient_kernel(Weights p, Images ys, Images xs, const T* 
         const std::int64_t sw = at.w + p.padding_w - kw * p.dilation_w;
         if (sw < 0 || sw % p.stride_w != 0 || sw / p.stride_w >= ys.w) continue;
         for (std::int64_t o = group * p.group_out; o < (group + 1) * p.group_out; ++o)
-          sum +=
-              grad[ys.place(at.n, o, sh / p.stride_h, sw / p.stride_w)] * w[p.place(o, i, kh, kw)];
+          sum = std::fma(grad[ys.place(at.n, o, sh / p.stride_h, sw / p.stride_w)],
+                         w[p.place(o, i, kh, kw)], sum);
       }
     }
     x_grad[e] = sum;

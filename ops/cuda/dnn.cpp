@@ -54,6 +54,9 @@ std::vector<std::int64_t> strides_of(const Shape& s, Layout layout) {
   return {s[1] * s[2] * s[3], s[2] * s[3], s[3], 1};
 }
 
+// Fixed, so that the choice, and with it the bits, do not depend on what is free.
+constexpr std::int64_t workspace_limit = std::int64_t{1} << 31;
+
 enum Id : std::int64_t { x_id = 1, weight_id, bias_id, y_id };
 
 Attributes input(fe::graph::Graph& graph, Id id, const Shape& shape, Layout layout) {
@@ -142,6 +145,7 @@ class Plan final : public ConvolutionPlan {
             .is_good() &&
         graph_.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_good();
     if (!built) return false;
+    graph_.deselect_workspace_greater_than(workspace_limit);
     graph_.deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC,
                                    fe::NumericalNote_t::TENSOR_CORE,
                                    fe::NumericalNote_t::DOWN_CONVERT_INPUTS});

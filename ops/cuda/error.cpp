@@ -47,13 +47,26 @@ void check(cudaError_t status, const char* operation, std::source_location where
     case cudaErrorInvalidDeviceFunction:
     case cudaErrorUnsupportedPtxVersion:
       throw unusable(what, "build for the architecture of this device (TROUPE_CUDA_ARCHITECTURES)");
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorSystemNotReady:
+    case cudaErrorInitializationError:
+    case cudaErrorCompatNotSupportedOnDevice:
+    case cudaErrorMpsConnectionFailed:
+    case cudaErrorStubLibrary:
+      throw unusable(what,
+                     "see whether another process has the GPU for itself, ask the centre, or "
+                     "compute on the CPU");
     case cudaErrorInvalidValue:
     case cudaErrorInvalidConfiguration:
+    case cudaErrorInvalidResourceHandle:
+    case cudaErrorLaunchOutOfResources:
+    case cudaErrorNotSupported:
       throw Error(ErrorCode::internal,
                   fmt::format("{} at {}:{}", what, where.file_name(), where.line()));
-    default:  // the context is lost, and with it all that lay in the device's memory
-      throw Error(ErrorCode::actor_failed,
-                  fmt::format("{} at {}:{}", what, where.file_name(), where.line()),
+    // The context is lost, and with it all that lay in the device's memory: another incarnation of
+    // the actor would meet the same error in this process, so the code is a lasting one.
+    default:
+      throw Error(ErrorCode::io, fmt::format("{} at {}:{}", what, where.file_name(), where.line()),
                   "resume from the last checkpoint in a new process");
   }
 }

@@ -1,6 +1,16 @@
 // What the loader of ops/devices.cpp looks for in libtroupe_cuda.so.
 
+#include <cstdlib>
+
 #include "ops/cuda/backend.h"
+
+namespace {
+
+// Each actor has two streams. With the eight hardware queues of CUDA's default they would wait for
+// each other; CUDA reads this when it starts.
+[[gnu::constructor]] void ask_for_more_queues() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+
+}  // namespace
 
 extern "C" {
 const troupe::Backend* troupe_cuda_backend() { return &troupe::cuda::backend(); }

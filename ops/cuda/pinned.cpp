@@ -43,14 +43,19 @@ void* take_free(std::size_t bytes) {
   return block;
 }
 
-// Blocks of other sizes may make room.
+// Blocks of other sizes may make room. cudaFreeHost waits for the device, and so for host functions
+// that give blocks back: not under the lock.
 void release_free() {
-  const std::lock_guard lock(pool().mutex);
-  for (auto& [bytes, blocks] : pool().by_size) {
-    for (void* block : blocks.free) cudaFreeHost(block);
-    blocks.total -= blocks.free.size();
-    blocks.free.clear();
+  std::vector<void*> unused;
+  {
+    const std::lock_guard lock(pool().mutex);
+    for (auto& [bytes, blocks] : pool().by_size) {
+      unused.insert(unused.end(), blocks.free.begin(), blocks.free.end());
+      blocks.total -= blocks.free.size();
+      blocks.free.clear();
+    }
   }
+  for (void* block : unused) cudaFreeHost(block);
 }
 
 }  // namespace

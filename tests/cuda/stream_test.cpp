@@ -256,11 +256,11 @@ TEST(CudaStream, EndsAllFencesWithTheErrorOfTheDevice) {
     }();
     const Status status = end_of(failed);
     ASSERT_FALSE(status);
-    EXPECT_EQ(status.error().code(), ErrorCode::actor_failed);
+    EXPECT_EQ(status.error().code(), ErrorCode::io);
     EXPECT_TRUE(good->status());
     EXPECT_EQ(code_of([&] { device_stream(stream.get())->synchronize(); }),
-              ErrorCode::actor_failed);
-    EXPECT_EQ(code_of([&] { doubled(other.get(), x); }), ErrorCode::actor_failed);
+              ErrorCode::io);
+    EXPECT_EQ(code_of([&] { doubled(other.get(), x); }), ErrorCode::io);
     EXPECT_FALSE(end_of(device_stream(other.get())->record()));
     EXPECT_FALSE(end_of(device_stream(stream.get())->record()));
   }
