@@ -38,7 +38,7 @@ class Fence final : public Work {
     const std::optional<Error> failure = error_of(status, "record an event");
     if (!failure) return;
     // Where the context is lost no work runs any more, so that its end needs no event.
-    if (failure->code() != ErrorCode::actor_failed) throw Error(*failure);
+    if (failure->code() != ErrorCode::io) throw Error(*failure);
     if (!error_) error_ = failure;
   }
   ~Fence() override {
