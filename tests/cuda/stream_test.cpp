@@ -258,8 +258,7 @@ TEST(CudaStream, EndsAllFencesWithTheErrorOfTheDevice) {
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code(), ErrorCode::io);
     EXPECT_TRUE(good->status());
-    EXPECT_EQ(code_of([&] { device_stream(stream.get())->synchronize(); }),
-              ErrorCode::io);
+    EXPECT_EQ(code_of([&] { device_stream(stream.get())->synchronize(); }), ErrorCode::io);
     EXPECT_EQ(code_of([&] { doubled(other.get(), x); }), ErrorCode::io);
     EXPECT_FALSE(end_of(device_stream(other.get())->record()));
     EXPECT_FALSE(end_of(device_stream(stream.get())->record()));
