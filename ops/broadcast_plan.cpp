@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "runtime/error.h"
@@ -101,6 +102,16 @@ std::int64_t BroadcastPlan::rows() const {
   std::int64_t rows = 1;
   for (int axis = 0; axis + 1 < rank; ++axis) rows *= axes[static_cast<std::size_t>(axis)].size;
   return rows;
+}
+
+BroadcastForm broadcast_form(const Tensor& a, const Tensor& b) {
+  if (a.rank() != b.rank()) return {a.shape(), a.layout()};
+  std::vector<std::int64_t> sizes;
+  for (int axis = 0; axis < a.rank(); ++axis)
+    sizes.push_back(a.shape()[axis] == 1 ? b.shape()[axis] : a.shape()[axis]);
+  const Shape shape{std::span<const std::int64_t>(sizes)};
+  if (a.shape() == shape) return {shape, a.layout()};
+  return {shape, b.shape() == shape ? b.layout() : Layout::row_major};
 }
 
 }  // namespace troupe

@@ -36,4 +36,12 @@ struct BroadcastPlan {
   std::int64_t rows() const;
 };
 
+/// Shape and layout of KernelTable::arithmetic's result.
+struct BroadcastForm {
+  Shape shape;
+  Layout layout = Layout::row_major;
+};
+/// If the ranks differ, the shape of a: BroadcastPlan::of then refuses b.
+BroadcastForm broadcast_form(const Tensor& a, const Tensor& b);
+
 }  // namespace troupe

@@ -86,8 +86,8 @@ namespace {
 /// A loss so many times the run's first one has exploded.
 constexpr double explosion = 100;
 
-/// The step of a run's first weights whose loss has exploded or is not finite, by its train.csv;
-/// none if there are none.
+/// The first step in train.csv whose weights have a loss that is not finite, or far above the first
+/// one; none if there is no such step.
 std::optional<std::int64_t> first_diverged_step(const std::filesystem::path& csv,
                                                 const std::vector<RowLoss>& rows) {
   const double first = rows.empty() ? 0 : rows.front().loss;
@@ -135,8 +135,9 @@ std::string loss_note(const std::vector<RowLoss>& rows, std::int64_t step) {
   return row == rows.end() ? "" : fmt::format(" (loss {:.4g})", row->loss);
 }
 
-/// How to resume a run that diverged after `steps` steps. The same command would diverge again. So
-/// would any from weights whose loss has exploded, and from those after `steps` steps.
+/// How to resume a run that diverged after `steps` steps. The same command would diverge again, and
+/// so would any command that begins with the weights after `steps` steps, or with others whose loss
+/// has exploded.
 std::string resume_hint_after_divergence(const std::filesystem::path& output,
                                          std::optional<std::int64_t> steps) {
   const std::filesystem::path checkpoints = output / "checkpoints";

@@ -138,22 +138,11 @@ void compute(const Stream& stream, ArithmeticOperation operation, const Broadcas
   });
 }
 
-Shape broadcast_shape(const Shape& a, const Shape& b) {
-  if (a.rank() != b.rank()) return a;  // the plan refuses b
-  std::vector<std::int64_t> sizes;
-  sizes.reserve(static_cast<std::size_t>(a.rank()));
-  for (int axis = 0; axis < a.rank(); ++axis) sizes.push_back(a[axis] == 1 ? b[axis] : a[axis]);
-  return Shape(std::span<const std::int64_t>(sizes));
-}
-
 }  // namespace
 
 Tensor arithmetic(const Stream& stream, ArithmeticOperation operation, const Tensor& a,
                   const Tensor& b) {
-  const Shape shape = broadcast_shape(a.shape(), b.shape());
-  const Layout layout = a.shape() == shape   ? a.layout()
-                        : b.shape() == shape ? b.layout()
-                                             : Layout::row_major;
+  const auto [shape, layout] = broadcast_form(a, b);
   const BroadcastPlan plan = BroadcastPlan::of("arithmetic", shape, layout, {&a, &b});
   Tensor y = Tensor::empty(shape, DType::f32, stream.device, layout);
   compute(stream, operation, plan, {a.data<float>(), b.data<float>()}, y.data<float>());

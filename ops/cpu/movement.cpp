@@ -1,5 +1,4 @@
-// Copies between strided places of memory. An index space is first reduced to few axes: those of
-// size 1 vanish, and neighbours that lie one behind the other in both tensors become one.
+// Copies between strided places of memory.
 
 #include <algorithm>
 #include <cstring>
@@ -7,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/copy_axes.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/reference/kernels.h"
@@ -14,23 +14,7 @@
 namespace troupe::cpu {
 namespace {
 
-struct Axis {
-  std::int64_t size = 1, from = 0, to = 0;  ///< from, to: strides
-};
-
-/// Removes axes of size 1, and merges each axis with the one inside of it if both are one stretch.
-std::vector<Axis> merged(const std::vector<Axis>& axes) {
-  std::vector<Axis> result;
-  for (const Axis& axis : axes) {
-    if (axis.size == 1) continue;
-    if (!result.empty() && result.back().from == axis.size * axis.from &&
-        result.back().to == axis.size * axis.to)
-      result.back() = {result.back().size * axis.size, axis.from, axis.to};
-    else
-      result.push_back(axis);
-  }
-  return result;
-}
+using Axis = CopyAxis;
 
 std::int64_t count_of(std::span<const Axis> axes) {
   std::int64_t count = 1;
@@ -70,20 +54,6 @@ void transpose(const float* from, const Axis& outer, const Axis& inner, float* t
         for (std::int64_t column = i; column < i_end; ++column)
           to[row * outer.to + column] = from[row + column * inner.from];
     }
-}
-
-/// The axes of a copy: the innermost of `to` last; where another is dense in `from`, that before.
-std::vector<Axis> axes_of(const Shape& space, const ElementPlaces& from, const ElementPlaces& to) {
-  std::vector<Axis> axes;
-  for (int axis = 0; axis < space.rank(); ++axis) {
-    const auto i = static_cast<std::size_t>(axis);
-    if (space[axis] != 1) axes.push_back({space[axis], from.strides[i], to.strides[i]});
-  }
-  std::ranges::stable_sort(axes, std::greater(), &Axis::to);
-  axes = merged(axes);
-  const auto dense = std::ranges::find(axes, 1, &Axis::from);
-  if (std::ssize(axes) > 2 && dense < axes.end() - 2) std::rotate(dense, dense + 1, axes.end() - 1);
-  return axes;
 }
 
 void copy_lines(const Stream& stream, std::span<const Axis> axes, const float* from, float* to) {
@@ -132,8 +102,7 @@ void copy_elements(const Stream& stream, const Shape& space, const Tensor& from,
   if (from.dtype() != DType::f32)
     return reference::copy_elements(stream, space, from, from_places, to, to_places);
   if (space.element_count() == 0) return;
-  std::vector<Axis> axes = axes_of(space, from_places, to_places);
-  if (axes.empty()) axes.push_back({1, 1, 1});
+  const std::vector<Axis> axes = copy_axes(space, from_places, to_places);
   const float* source = from.data<float>() + from_places.offset;
   float* target = to.data<float>() + to_places.offset;
   const Axis inner = axes.back();

@@ -4,16 +4,11 @@
 #include "ops/cuda/elements.h"
 #include "ops/cuda/index_space.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/reduce.h"
 
 namespace troupe::cuda {
 namespace {
 
-struct Add {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return a + b;
-  }
-};
 struct Subtract {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -101,7 +96,7 @@ template <class F>
 void visit_operation(ArithmeticOperation operation, const F& f) {
   switch (operation) {
     case ArithmeticOperation::add:
-      return f(Add());
+      return f(Plus());
     case ArithmeticOperation::subtract:
       return f(Subtract());
     case ArithmeticOperation::multiply:
@@ -117,21 +112,11 @@ Operand<T> operand(const Stream& stream, const BroadcastPlan& plan, const Tensor
   return {input<T>(stream, tensor), T(), plan.inner().steps[number] == 0};
 }
 
-Shape broadcast_shape(const Shape& a, const Shape& b) {
-  if (a.rank() != b.rank()) return a;  // the plan refuses b
-  std::vector<std::int64_t> sizes;
-  for (int axis = 0; axis < a.rank(); ++axis) sizes.push_back(a[axis] == 1 ? b[axis] : a[axis]);
-  return Shape(std::span<const std::int64_t>(sizes));
-}
-
 }  // namespace
 
 Tensor arithmetic(const Stream& stream, ArithmeticOperation operation, const Tensor& a,
                   const Tensor& b) {
-  const Shape shape = broadcast_shape(a.shape(), b.shape());
-  const Layout layout = a.shape() == shape   ? a.layout()
-                        : b.shape() == shape ? b.layout()
-                                             : Layout::row_major;
+  const auto [shape, layout] = broadcast_form(a, b);
   const BroadcastPlan plan = BroadcastPlan::of("arithmetic", shape, layout, {&a, &b});
   Tensor y = result(stream, shape, a.dtype(), layout);
   if (y.element_count() == 0) return y;

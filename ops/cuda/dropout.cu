@@ -11,8 +11,8 @@ namespace {
 
 constexpr int run = 4;  // elements that one block of random numbers serves
 
-/// Runs of four elements that follow each other in logical order: of one channel of an image, or of
-/// all of a tensor whose memory has that order.
+/// Runs of four elements that follow each other in logical order. A tensor whose memory has that
+/// order is one line of elements; otherwise each channel of each image is one.
 struct Runs {
   IndexSpace<3> space;      ///< places: in memory; in logical order; in the plane
   std::int64_t plane = 0;   ///< elements of a channel

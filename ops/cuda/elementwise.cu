@@ -2,6 +2,7 @@
 
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/map.h"
+#include "ops/cuda/reduce.h"
 
 namespace troupe::cuda {
 namespace {
@@ -29,11 +30,6 @@ struct Affine {
   T factor, offset;
   __device__ T operator()(T x) const { return x * factor + offset; }
 };
-template <class T>
-struct Sum {
-  __device__ T operator()(T a, T b) const { return a + b; }
-};
-
 /// f of each element of x.
 template <template <class> class F, class... Factors>
 Tensor map_one(const Stream& stream, const Tensor& x, Factors... factors) {
@@ -81,7 +77,7 @@ Tensor affine(const Stream& stream, const Tensor& x, double factor, double offse
 void accumulate(const Stream& stream, Tensor& a, const Tensor& b) {
   check_alike("accumulate", a, b);
   visit_float(a.dtype(), [&]<class T>(T) {
-    map(stream, Sum<T>{}, a.element_count(), output<T>(stream, a), input<T>(stream, a),
+    map(stream, Plus(), a.element_count(), output<T>(stream, a), input<T>(stream, a),
         input<T>(stream, b));
   });
 }

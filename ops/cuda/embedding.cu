@@ -1,6 +1,6 @@
-// Rows of a weight by their indices, which the host cannot look at: an index that is not whole or
-// not that of a row gives a row of NaN, and its gradient goes nowhere. Who reads the samples
-// refuses such indices before.
+// Rows of a weight by their indices, which the host cannot read. An index that is not whole, or not
+// the number of a row, gives a row of NaN and adds no gradient. So the loss is NaN, and the
+// run ends there.
 
 #include <cmath>
 #include <vector>

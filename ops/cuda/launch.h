@@ -31,8 +31,8 @@ inline constexpr std::int64_t most_blocks = 5;  // so that small tensors take se
 inline constexpr std::int64_t most_blocks = 16'384;  // fill the largest device several times
 #endif
 
-/// Blocks for kernels whose threads go through `count` elements in steps of the whole grid: enough
-/// for one step, at most `most_blocks`.
+/// The number of blocks of a grid-stride loop over `count` elements: one iteration for each thread,
+/// unless that takes more than `most_blocks`.
 inline dim3 blocks_for(std::int64_t count, int threads = block_threads) {
   return dim3(static_cast<unsigned>(
       std::clamp<std::int64_t>((count + threads - 1) / threads, 1, most_blocks)));

@@ -16,9 +16,8 @@ struct Centre {
   __device__ T operator()(std::int64_t c) const { return empty ? T(0) : x[c * inner]; }
 };
 
-/// Sums of x - centre and of its square: a thread's about its own first value, whose distance from
-/// the others does not matter as much as that of one value for all, and then, in f64, about the
-/// centre.
+/// Sums of x - centre and of its square. A thread first sums x - (its first value) in T, since that
+/// value is near its others, and then moves its sums to the common centre in f64.
 template <class T>
 struct MomentSums {
   const T* x;

@@ -1,11 +1,9 @@
-// Copies between strided places of memory, among them those from one layout to another. An index
-// space is first reduced to few axes: those of size 1 vanish, and neighbours that lie one behind
-// the other in both tensors become one.
+// Copies between strided places of memory, among them those from one layout to another.
 
 #include <algorithm>
-#include <functional>
 #include <vector>
 
+#include "ops/copy_axes.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/index_space.h"
 #include "ops/cuda/kernels.h"
@@ -14,36 +12,7 @@
 namespace troupe::cuda {
 namespace {
 
-struct Axis {
-  std::int64_t size = 1, from = 0, to = 0;  ///< from, to: strides
-};
-
-std::vector<Axis> merged(const std::vector<Axis>& axes) {
-  std::vector<Axis> result;
-  for (const Axis& axis : axes) {
-    if (!result.empty() && result.back().from == axis.size * axis.from &&
-        result.back().to == axis.size * axis.to)
-      result.back() = {result.back().size * axis.size, axis.from, axis.to};
-    else
-      result.push_back(axis);
-  }
-  return result;
-}
-
-/// The innermost of `to` last; where another is dense in `from`, that before.
-std::vector<Axis> axes_of(const Shape& space, const ElementPlaces& from, const ElementPlaces& to) {
-  std::vector<Axis> axes;
-  for (int axis = 0; axis < space.rank(); ++axis) {
-    const auto i = static_cast<std::size_t>(axis);
-    if (space[axis] != 1) axes.push_back({space[axis], from.strides[i], to.strides[i]});
-  }
-  std::ranges::stable_sort(axes, std::greater(), &Axis::to);
-  axes = merged(axes);
-  const auto dense = std::ranges::find(axes, 1, &Axis::from);
-  if (std::ssize(axes) > 2 && dense < axes.end() - 2) std::rotate(dense, dense + 1, axes.end() - 1);
-  if (axes.empty()) axes.push_back({1, 1, 1});
-  return axes;
-}
+using Axis = CopyAxis;
 
 template <class Element>
 __global__ void copy_kernel(IndexSpace<2> space, const Element* from, Element* to) {
@@ -83,7 +52,8 @@ void copy_packs(const Stream& stream, std::vector<Axis> axes, const T* from, T* 
 
 constexpr int tile = 32;  // a warp reads a line of it, and writes one
 
-/// Planes whose outer axis lies dense in `from` and whose inner axis lies dense in `to`.
+/// Planes to transpose: neighbours along the outer axis are neighbours in `from`, those along the
+/// inner axis in `to`.
 struct Transposition {
   Axis outer, inner;
   IndexSpace<4> tiles;  ///< places: in from; in to; on the outer axis; on the inner axis
@@ -132,7 +102,7 @@ void transpose(const Stream& stream, std::span<const Axis> axes, const T* from, 
 template <class T>
 void copy_as(const Stream& stream, const Shape& space, const Tensor& from,
              const ElementPlaces& from_places, const Tensor& to, const ElementPlaces& to_places) {
-  const std::vector<Axis> axes = axes_of(space, from_places, to_places);
+  const std::vector<Axis> axes = copy_axes(space, from_places, to_places);
   const T* source = input<T>(stream, from) + from_places.offset;
   T* target = output<T>(stream, to) + to_places.offset;
   if (copies_packs<T>(axes, source, target)) return copy_packs(stream, axes, source, target);

@@ -92,7 +92,8 @@ struct TileProduct {
 };
 
 template <class T>
-__global__ void __launch_bounds__(block_threads) tile_product_kernel(TileProduct<T> p) {
+__global__ void __launch_bounds__(block_threads, sizeof(T) == 8 ? 1 : 2)
+    tile_product_kernel(TileProduct<T> p) {
   using P = TileProduct<T>;
   alignas(sizeof(typename P::Four)) __shared__ typename P::Rows a_rows;
   alignas(sizeof(typename P::Four)) __shared__ typename P::Rows b_rows;
