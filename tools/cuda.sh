@@ -114,7 +114,7 @@ compile_by_nvcc() {
   for architecture in $(architectures_of "$1/bin/nvcc" --list-gpu-arch); do
     codes+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
   done
-  "$1/bin/nvcc" --threads "$(jobs)" -std=c++20 -O3 -I. -I"$1/include" "${codes[@]}" -Xptxas -v,-warn-spills -c "$2" -o /dev/null 2>&1
+  "$1/bin/nvcc" --threads "$(jobs)" -std=c++20 -O3 -fmad=false -I. -I"$1/include" "${codes[@]}" -Xptxas -v,-warn-spills -c "$2" -o /dev/null 2>&1
 }
 
 # The same with CUDA's headers and ptxas alone: clang compiles the kernels to PTX for the oldest architecture, which
