@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <regex>
 
 #include "tests/system/process.h"
 
@@ -49,11 +48,7 @@ class FileModel : public testing::Test {
     return command(words);
   }
   std::string digest(const std::string& output) const {
-    const Outcome outcome = command({"inspect", "--digest", output});
-    std::smatch found;
-    const bool any = std::regex_search(outcome.out, found, std::regex("[0-9a-f]{64}"));
-    EXPECT_TRUE(any) << outcome.error;
-    return any ? found.str() : outcome.error;
+    return digest_in(command({"inspect", "--digest", output}));
   }
 
   fs::path root_;

@@ -52,11 +52,7 @@ class Gpu : public testing::Test {
     return command(words);
   }
   std::string digest(const std::string& output) const {
-    const Outcome outcome = command({"inspect", "--digest", output});
-    std::smatch found;
-    const bool any = std::regex_search(outcome.out, found, std::regex("[0-9a-f]{64}"));
-    EXPECT_TRUE(any) << outcome.error;
-    return any ? found.str() : outcome.error;
+    return digest_in(command({"inspect", "--digest", output}));
   }
 
   fs::path root_;

@@ -1,11 +1,13 @@
 #include "tests/system/process.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <memory>
+#include <regex>
 #include <stdexcept>
 
 namespace troupe {
@@ -45,6 +47,13 @@ Outcome run_process(const std::vector<std::string>& words, const std::string& fo
   ::waitpid(child, &status, 0);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return {code, content(out.get()), content(error.get())};
+}
+
+std::string digest_in(const Outcome& outcome) {
+  std::smatch found;
+  const bool any = std::regex_search(outcome.out, found, std::regex("[0-9a-f]{64}"));
+  EXPECT_TRUE(any) << outcome.error;
+  return any ? found.str() : outcome.error;
 }
 
 }  // namespace troupe

@@ -14,4 +14,7 @@ struct Outcome {
 /// Runs a program with arguments, without a shell, in `folder`, and waits for it.
 Outcome run_process(const std::vector<std::string>& words, const std::string& folder = ".");
 
+/// The digest that `inspect --digest` has printed; a failure of the test and the error if none.
+std::string digest_in(const Outcome& outcome);
+
 }  // namespace troupe
