@@ -23,6 +23,8 @@ struct Backend {
   const KernelTable* (*kernels)(DType dtype);
   /// Whether the device multiplies numbers of this type (Stream::products).
   bool (*multiplies)(DType products);
+  /// Whether it rounds f32 to TF32 where Stream::conv_tf32 or matmul_tf32 allow it.
+  bool has_tf32 = false;
   /// The most working memory, in bytes, that one kernel of such a device has requested since the
   /// last call. Kernels of all streams count.
   std::size_t (*take_scratch_peak)(std::int16_t index);

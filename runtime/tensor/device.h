@@ -27,9 +27,13 @@ struct Stream {
   int threads = 1;         ///< intra-op width on the CPU; results do not depend on it
   void* handle = nullptr;  ///< a DeviceStream (runtime/device/); null on devices without streams
   /// To what convolutions and linear layers of f32 round the numbers that they multiply: f32 (not
-  /// at all), or bf16. Sums, results and all other kernels stay in f32 (mixed precision: P.
+  /// at all), bf16 or f16. Sums, results and all other kernels stay in f32 (mixed precision: P.
   /// Micikevicius et al., "Mixed precision training", ICLR 2018).
   DType products = DType::f32;
+  /// Whether products that stay in f32 may be rounded to TF32, which has f32's exponents and ten
+  /// bits of mantissa: those of convolutions, and those of linear layers, matmul and attention. Only
+  /// devices with Backend::has_tf32 do so.
+  bool conv_tf32 = false, matmul_tf32 = false;
 };
 
 }  // namespace troupe
