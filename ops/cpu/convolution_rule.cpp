@@ -64,24 +64,27 @@ bool winograd_wins(const ConvolutionOptions& o, const Shape& x, ProcessorMaker m
 // Zen 4 from 160 -> 160 channels on where tiles are full and many (images of 16x16 and more), and
 // of 1.0 to 1.3 on 16 images of 8x8; a step of Zen 5 takes as long by either. Below that it gains
 // up to 1.3 on Zen 4, takes up to 1.7 times as long on Zen 5, and is divided into fewer pieces.
-// Intel's processors multiply tiles of bf16.
-bool winograd_beats_bf16(const ConvolutionOptions& o, const Shape& x, ProcessorMaker maker) {
+// AMX multiplies tiles of bf16 faster than either.
+bool winograd_beats_bf16(const ConvolutionOptions& o, const Shape& x, bool amx) {
   const Tiling tiling = tiling_of(o, x);
-  return maker == ProcessorMaker::amd && std::min(o.in_channels, o.out_channels) >= 160 &&
-         tiling.used == 1.0 && tiling.tiles >= 64;
+  return !amx && std::min(o.in_channels, o.out_channels) >= 160 && tiling.used == 1.0 &&
+         tiling.tiles >= 64;
 }
 
 bool winograd_wanted(const ConvolutionOptions& o, const Shape& x, DType products,
-                     ProcessorMaker maker) {
+                     ProcessorMaker maker, bool amx) {
   if (o.algorithm != ConvolutionAlgorithm::automatic)
     return o.algorithm == ConvolutionAlgorithm::winograd;
-  return products == DType::f32 ? winograd_wins(o, x, maker) : winograd_beats_bf16(o, x, maker);
+  return products == DType::f32 ? winograd_wins(o, x, maker) : winograd_beats_bf16(o, x, amx);
 }
 
 /// Each direct path in bf16, then in f32, which is left for what oneDNN has no fast kernel in bf16
-/// for.
-std::vector<ConvolutionPath> with_bf16(const std::vector<ConvolutionPath>& paths) {
+/// for. oneDNN uses AMX for nhwc only, blocks get the older instructions for bf16: a step of wide
+/// ResNets and ResNet-18 takes 1.8 to 3.7 times as long with those (Emerald Rapids).
+std::vector<ConvolutionPath> with_bf16(const std::vector<ConvolutionPath>& paths, bool amx) {
   std::vector<ConvolutionPath> result;
+  if (amx && !paths.front().winograd)
+    result.push_back({false, Layout::nhwc, Layout::nhwc, DType::bf16});
   for (ConvolutionPath path : paths) {
     if (path.winograd) {
       result.push_back(path);
@@ -99,7 +102,7 @@ std::vector<ConvolutionPath> with_bf16(const std::vector<ConvolutionPath>& paths
 
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, const Shape& x,
                                                ConvolutionDirection direction, DType products,
-                                               ProcessorMaker maker) {
+                                               ProcessorMaker maker, bool amx) {
   std::vector<ConvolutionPath> paths;
   // Blocks of sixteen channels are one AVX-512 register each. Direct convolution in blocks was at
   // most 10 % slower and up to 20 % faster than in nhwc in every direction measured, Winograd
@@ -107,7 +110,7 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
   // wherever both sides have them.
   if (has_avx512() && o.out_channels % 16 == 0) {
     if (o.in_channels % 16 == 0) {
-      if (winograd_can(o) && winograd_wanted(o, x, products, maker))
+      if (winograd_can(o) && winograd_wanted(o, x, products, maker, amx))
         paths.push_back({true, Layout::nchw16c, Layout::nchw16c});
       paths.push_back({false, Layout::nchw16c, Layout::nchw16c});
     } else if ((o.in_channels == 1 || o.in_channels == 3) &&
@@ -118,7 +121,7 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
     }
   }
   paths.push_back({false, Layout::nhwc, Layout::nhwc});
-  return products == DType::f32 ? paths : with_bf16(paths);
+  return products == DType::f32 ? paths : with_bf16(paths, amx);
 }
 
 bool stays_nhwc(const ConvolutionOptions& options, Layout x) {

@@ -20,11 +20,12 @@ struct ConvolutionPath {
 /// The paths to try, the best first; the last one always exists. The rule uses shapes and the
 /// processor, never measured times, because results must not depend on timing. The reasons are in
 /// the source. With `products` bf16 (Stream::products), direct paths in bf16 precede those in f32,
-/// and Winograd's, which is in f32, comes first where it is faster.
+/// Winograd's, which is in f32, comes first where it is faster, and with AMX nhwc precedes blocks.
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& options, const Shape& x,
                                                ConvolutionDirection direction,
                                                DType products = DType::f32,
-                                               ProcessorMaker maker = maker_of_this_processor());
+                                               ProcessorMaker maker = maker_of_this_processor(),
+                                               bool amx = has_amx());
 
 /// Whether a convolution of an input in this layout has only the paths in nhwc. This is so for
 /// depthwise convolutions of nhwc: nchw16c halves their time, but to reorder the input takes longer

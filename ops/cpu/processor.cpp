@@ -24,11 +24,12 @@ bool has(dnnl::cpu_isa isa) {
 
 bool has_avx512() { return has(dnnl::cpu_isa::avx512_core); }
 bool has_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
+bool has_amx() { return has(dnnl::cpu_isa::avx512_core_amx); }
 
 std::string arithmetic_of_this_processor() {
-  return fmt::format("{} with{} AVX-512",
+  return fmt::format("{} with{} AVX-512{}",
                      maker_of_this_processor() == ProcessorMaker::intel ? "intel" : "amd",
-                     has_avx512() ? "" : "out");
+                     has_avx512() ? "" : "out", has_amx() ? " and AMX" : "");
 }
 
 }  // namespace troupe::cpu

@@ -15,7 +15,10 @@ bool has_avx512();
 /// Whether oneDNN may use instructions for bf16 here: AVX-512 BF16 or AMX, as has_avx512().
 bool has_bf16();
 
-/// The fingerprint of this processor (Backend::fingerprint), such as "intel with AVX-512".
+/// Whether oneDNN may multiply tiles of bf16 (Intel's AMX) here, as has_avx512().
+bool has_amx();
+
+/// The fingerprint of this processor (Backend::fingerprint), such as "intel with AVX-512 and AMX".
 std::string arithmetic_of_this_processor();
 
 }  // namespace troupe::cpu

@@ -366,22 +366,39 @@ TEST(ConvolutionRule, AsksForWinogradOnlyWhereItWins) {
   EXPECT_FALSE(winograd(square(64, 64, 5, 1, 2), {8, 64, 9, 9}, ConvolutionAlgorithm::winograd));
 }
 
-TEST(ConvolutionRule, PrefersWinogradInF32ToLargeDirectConvolutionsInBf16OnAmd) {
-  const auto amd = cpu::ProcessorMaker::amd, intel = cpu::ProcessorMaker::intel;
-  const auto first = [](std::int64_t channels, const Shape& x, cpu::ProcessorMaker maker) {
+TEST(ConvolutionRule, PrefersWinogradInF32ToLargeDirectConvolutionsInBf16WithoutAmx) {
+  const auto first = [](std::int64_t channels, const Shape& x, bool amx = false) {
     return cpu::convolution_paths(square(channels, channels, 3, 1, 1), x,
-                                  cpu::ConvolutionDirection::forward, DType::bf16, maker)
+                                  cpu::ConvolutionDirection::forward, DType::bf16,
+                                  cpu::ProcessorMaker::intel, amx)
         .front();
   };
   if (!cpu::has_avx512()) GTEST_SKIP() << "this processor has no AVX-512";
-  EXPECT_TRUE(first(160, {16, 160, 32, 32}, amd).winograd);
-  EXPECT_EQ(first(160, {16, 160, 32, 32}, amd).products, DType::f32);
-  EXPECT_TRUE(first(640, {16, 640, 8, 8}, amd).winograd);
-  EXPECT_FALSE(first(160, {16, 160, 32, 32}, intel).winograd);
-  EXPECT_FALSE(first(640, {2, 640, 8, 8}, amd).winograd);
-  EXPECT_FALSE(first(512, {32, 512, 7, 7}, amd).winograd);
-  EXPECT_FALSE(first(64, {16, 64, 32, 32}, amd).winograd);
-  EXPECT_EQ(first(64, {16, 64, 32, 32}, amd).products, DType::bf16);
+  EXPECT_TRUE(first(160, {16, 160, 32, 32}).winograd);
+  EXPECT_EQ(first(160, {16, 160, 32, 32}).products, DType::f32);
+  EXPECT_TRUE(first(640, {16, 640, 8, 8}).winograd);
+  EXPECT_FALSE(first(160, {16, 160, 32, 32}, true).winograd);
+  EXPECT_FALSE(first(640, {2, 640, 8, 8}).winograd);
+  EXPECT_FALSE(first(512, {32, 512, 7, 7}).winograd);
+  EXPECT_FALSE(first(64, {16, 64, 32, 32}).winograd);
+  EXPECT_EQ(first(64, {16, 64, 32, 32}).products, DType::bf16);
+}
+
+TEST(ConvolutionRule, ChoosesNhwcInBf16WithAmxUnlessWinogradIsDemanded) {
+  const auto first = [](ConvolutionAlgorithm algorithm, DType products) {
+    ConvolutionOptions options = square(64, 64, 3, 1, 1);
+    options.algorithm = algorithm;
+    return cpu::convolution_paths(options, {16, 64, 32, 32}, cpu::ConvolutionDirection::forward,
+                                  products, cpu::ProcessorMaker::intel, true)
+        .front();
+  };
+  const auto tiles = first(ConvolutionAlgorithm::automatic, DType::bf16);
+  EXPECT_EQ(tiles.x, Layout::nhwc);
+  EXPECT_EQ(tiles.y, Layout::nhwc);
+  EXPECT_EQ(tiles.products, DType::bf16);
+  if (!cpu::has_avx512()) GTEST_SKIP() << "this processor has no AVX-512";
+  EXPECT_EQ(first(ConvolutionAlgorithm::automatic, DType::f32).x, Layout::nchw16c);
+  EXPECT_TRUE(first(ConvolutionAlgorithm::winograd, DType::bf16).winograd);
 }
 
 TEST(ConvolutionRule, KnowsWhereWinogradWinsOnEachMakersProcessors) {
