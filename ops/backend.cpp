@@ -11,20 +11,22 @@ namespace troupe {
 const Backend& backend(Device device) { return device.backend ? *device.backend : cpu_backend(); }
 
 void check_products(const Stream& stream) {
-  if (backend(stream.device).multiplies(stream.products)) return;
-  if (stream.device != Device::cpu())
+  const Backend& computes = backend(stream.device);
+  if ((stream.conv_tf32 || stream.matmul_tf32) && !computes.has_tf32)
     throw Error(ErrorCode::unsupported,
-                fmt::format("`Stream::products` multiplies in {}, for which {} has no kernels",
-                            name_of(stream.products), to_string(stream.device)),
-                "choose a `Stream::products` of f32, such as 32-true");
-  const bool bf16 = stream.products == DType::bf16;
+                fmt::format("`{}` allows TF32, which {} does not have",
+                            stream.conv_tf32 ? "Stream::conv_tf32" : "Stream::matmul_tf32",
+                            to_string(stream.device)),
+                "leave it at its default, or compute on a GPU");
+  if (computes.multiplies(stream.products)) return;
+  const bool bf16 = stream.products == DType::bf16 && stream.device == Device::cpu();
   throw Error(ErrorCode::unsupported,
               fmt::format("`Stream::products` multiplies in {}, which {} does not{}",
                           name_of(stream.products), to_string(stream.device),
                           bf16 ? ": it has neither AVX-512 BF16 nor AMX, or ONEDNN_MAX_CPU_ISA "
                                  "forbids them"
                                : ""),
-              "choose a `Stream::products` of f32, such as 32-true");
+              "choose a `Stream::products` of f32, such as 32-true, or compute on a GPU");
 }
 
 const KernelTable& kernels(Device device, DType dtype) {

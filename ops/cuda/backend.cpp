@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
+#include "ops/cuda/blas.h"
+#include "ops/cuda/dnn.h"
 #include "ops/cuda/error.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/stream.h"
@@ -35,8 +39,14 @@ constexpr DeviceMemory memory{.allocate = [](std::size_t bytes) -> void* {
 std::string fingerprint() {
   cudaDeviceProp found{};
   check(cudaGetDeviceProperties(&found, 0), "describe the device");
-  return fmt::format("{} (sm_{}{}, {} multiprocessors)", found.name, found.major, found.minor,
-                     found.multiProcessorCount);
+  int driver = 0;
+  check(cudaDriverGetVersion(&driver), "describe the driver");
+  // With 0 no library of NVIDIA's rounds to TF32, whatever the stream allows.
+  const char* tf32 = std::getenv("NVIDIA_TF32_OVERRIDE");
+  return fmt::format("{}, sm_{}{}, {} multiprocessors, driver of CUDA {}.{}, {}, {}{}", found.name,
+                     found.major, found.minor, found.multiProcessorCount, driver / 1000,
+                     driver % 1000 / 10, dnn_version(), blas_version(),
+                     tf32 ? fmt::format(", NVIDIA_TF32_OVERRIDE={}", tf32) : "");
 }
 
 }  // namespace
@@ -52,7 +62,11 @@ const Backend& backend() {
       .kernels = [](DType dtype) -> const KernelTable* {
         return dtype == DType::f32 || dtype == DType::f64 ? &table : nullptr;
       },
-      .multiplies = [](DType products) { return products == DType::f32; },
+      .multiplies =
+          [](DType products) {
+            return products == DType::f32 || products == DType::bf16 || products == DType::f16;
+          },
+      .has_tf32 = true,
       .take_scratch_peak = [](std::int16_t) { return take_workspace_peak(); },
       .fingerprint = fingerprint,
       .open_stream =

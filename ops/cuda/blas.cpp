@@ -9,9 +9,9 @@
 #include <optional>
 #include <tuple>
 
+#include "ops/cuda/library_error.h"
 #include "ops/cuda/stream.h"
 #include "ops/cuda/workspace.h"
-#include "runtime/error.h"
 
 namespace troupe::cuda {
 namespace {
@@ -19,10 +19,9 @@ namespace {
 constexpr std::size_t workspace_limit = std::size_t{32} << 20;
 
 void check(cublasStatus_t status, const char* operation) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(ErrorCode::unsupported,
-              fmt::format("cuBLASLt could not {}: {}", operation, cublasLtGetStatusString(status)),
-              "look for a driver that fits the CUDA toolkit of this build");
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw_error({"cuBLASLt", operation, cublasLtGetStatusString(status),
+                 status == CUBLAS_STATUS_ALLOC_FAILED});
 }
 
 cublasLtHandle_t handle() {  // thread-safe; never destroyed: CUDA may have ended before
@@ -76,16 +75,40 @@ void set_operation(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_
         "describe a product");
 }
 
-Plan make_plan(const Product& p, DType dtype, bool bias) {
-  const bool f64 = dtype == DType::f64;
-  const cudaDataType type = f64 ? CUDA_R_64F : CUDA_R_32F;
+cudaDataType type_of(DType dtype) {
+  if (dtype == DType::f64) return CUDA_R_64F;
+  if (dtype == DType::bf16) return CUDA_R_16BF;
+  return dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+/// How a product is computed.
+struct Arithmetic {
+  DType factors;
+  bool tf32, bias;
+
+  auto operator<=>(const Arithmetic&) const = default;
+  cublasComputeType_t compute() const {
+    if (factors == DType::f64) return CUBLAS_COMPUTE_64F;
+    return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  }
+};
+
+std::string text_of(const Product& p, const Arithmetic& how) {
+  return fmt::format("{} products of [{}, {}]{} by [{}, {}]{} in {}{}", p.batches, p.rows, p.depth,
+                     p.transposed_a ? " (transposed)" : "", p.depth, p.columns,
+                     p.transposed_b ? " (transposed)" : "", name_of(how.factors),
+                     how.tf32 ? " or TF32" : "");
+}
+
+Plan make_plan(const Product& p, const Arithmetic& how) {
+  const cudaDataType type = type_of(how.factors);
+  const cudaDataType sums = how.factors == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
   cublasLtMatmulDesc_t operation = nullptr;
-  check(cublasLtMatmulDescCreate(&operation, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, type),
-        "describe a product");
+  check(cublasLtMatmulDescCreate(&operation, how.compute(), sums), "describe a product");
   Plan plan{.operation = Operation(operation), .left = {}, .right = {}, .to = {}, .choice = {}};
   set_operation(operation, CUBLASLT_MATMUL_DESC_TRANSA, p.transposed_b);
   set_operation(operation, CUBLASLT_MATMUL_DESC_TRANSB, p.transposed_a);
-  if (bias) {
+  if (how.bias) {
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
                                          sizeof(epilogue)),
@@ -95,7 +118,7 @@ Plan make_plan(const Product& p, DType dtype, bool bias) {
                              : matrix(type, p.depth, p.columns, p.batches, p.b_step);
   plan.right = p.transposed_a ? matrix(type, p.depth, p.rows, p.batches, p.a_step)
                               : matrix(type, p.rows, p.depth, p.batches, p.a_step);
-  plan.to = matrix(type, p.rows, p.columns, p.batches, p.rows * p.columns);
+  plan.to = matrix(sums, p.rows, p.columns, p.batches, p.rows * p.columns);
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "choose an algorithm");
   const Preference owned(preference);
@@ -114,7 +137,7 @@ Plan make_plan(const Product& p, DType dtype, bool bias) {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &aligned, sizeof(aligned)),
           "choose an algorithm");
-  if (bias) {  // its alignment counts; nothing is read there
+  if (how.bias) {  // its alignment counts; nothing is read there
     const void* like = reinterpret_cast<const void*>(std::uintptr_t{16});
     check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &like,
                                          sizeof(like)),
@@ -125,50 +148,73 @@ Plan make_plan(const Product& p, DType dtype, bool bias) {
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle(), operation, plan.left.get(), plan.right.get(),
                                      plan.to.get(), plan.to.get(), preference, 1, &best, &found);
-  if (status == CUBLAS_STATUS_SUCCESS && found == 1) plan.choice = best;
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "choose an algorithm");
+  if (status == CUBLAS_STATUS_SUCCESS && found == 1)
+    plan.choice = best;
+  else
+    warn_once(
+        fmt::format("cuBLASLt supports no algorithm for {}, which a slow kernel computes "
+                    "instead",
+                    text_of(p, how)));
   return plan;
 }
 
 /// The plans of the process, made once for each kind of product.
-const Plan& plan_of(const Product& p, DType dtype, bool bias) {
+const Plan& plan_of(const Product& p, const Arithmetic& how) {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, std::int64_t,
-                         std::int64_t, std::int64_t, bool, DType>;
+                         std::int64_t, std::int64_t, Arithmetic>;
   static std::mutex mutex;
   static auto* plans = new std::map<Key, Plan>;
-  const Key key{p.rows,    p.depth,  p.columns, p.transposed_a, p.transposed_b,
-                p.batches, p.a_step, p.b_step,  bias,           dtype};
+  const Key key{p.rows,   p.depth,  p.columns, p.transposed_a, p.transposed_b, p.batches,
+                p.a_step, p.b_step, how};
   const std::lock_guard lock(mutex);
   const auto found = plans->find(key);
   return found != plans->end() ? found->second
-                               : plans->emplace(key, make_plan(p, dtype, bias)).first->second;
+                               : plans->emplace(key, make_plan(p, how)).first->second;
 }
+
+/// The factor of a product or of what is added to, in the type of the sums.
+struct Factor {
+  double f64;
+  float f32;
+
+  explicit Factor(double value) : f64(value), f32(static_cast<float>(value)) {}
+  const void* of(DType factors) const {
+    return factors == DType::f64 ? static_cast<const void*>(&f64) : &f32;
+  }
+};
 
 }  // namespace
 
-bool multiply_by_library(const Stream& stream, const Product& p, DType dtype, const void* a,
+bool multiply_by_library(const Stream& stream, const Product& p, DType factors, const void* a,
                          const void* b, const void* bias, void* y) {
-  const bool f64 = dtype == DType::f64;
-  if (p.depth == 0 || p.batches > INT32_MAX || (f64 && bias)) return false;
+  if (p.depth == 0 || p.batches > INT32_MAX || (factors == DType::f64 && bias)) return false;
   for (const void* at : {a, b, bias, static_cast<const void*>(y)})
     if (reinterpret_cast<std::uintptr_t>(at) % 16 != 0) return false;
-  const Plan& plan = plan_of(p, dtype, bias != nullptr);
-  if (!plan.choice) return false;
-  // A plan is shared by actors: the address of the bias belongs to the call.
-  cublasLtMatmulDescOpaque_t operation = *plan.operation;
-  if (bias)
-    check(cublasLtMatmulDescSetAttribute(&operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                         sizeof(bias)),
-          "take a bias");
-  const double one = 1.0, beta = p.adds ? 1.0 : 0.0;
-  const float one_f32 = 1.0f, beta_f32 = p.adds ? 1.0f : 0.0f;
-  const Tensor memory = workspace(stream, plan.choice->workspaceSize);
-  check(cublasLtMatmul(handle(), &operation, f64 ? static_cast<const void*>(&one) : &one_f32, b,
-                       plan.left.get(), a, plan.right.get(),
-                       f64 ? static_cast<const void*>(&beta) : &beta_f32, y, plan.to.get(), y,
-                       plan.to.get(), &plan.choice->algo, memory.raw(), plan.choice->workspaceSize,
-                       native(stream)),
-        "multiply");
-  return true;
+  const bool tf32 = stream.matmul_tf32 && factors == DType::f32;
+  return with_memory(stream, [&] {
+    const Plan& plan = plan_of(p, {factors, tf32, bias != nullptr});
+    if (!plan.choice) return false;
+    // A plan is shared by actors: the address of the bias belongs to the call.
+    cublasLtMatmulDescOpaque_t operation = *plan.operation;
+    if (bias)
+      check(cublasLtMatmulDescSetAttribute(&operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                           sizeof(bias)),
+            "take a bias");
+    const Factor alpha(1.0), beta(p.adds ? 1.0 : 0.0);
+    const Tensor memory = workspace(stream, plan.choice->workspaceSize);
+    check(cublasLtMatmul(handle(), &operation, alpha.of(factors), b, plan.left.get(), a,
+                         plan.right.get(), beta.of(factors), y, plan.to.get(), y, plan.to.get(),
+                         &plan.choice->algo, memory.raw(), plan.choice->workspaceSize,
+                         native(stream)),
+          "multiply");
+    return true;
+  });
+}
+
+std::string blas_version() {
+  const std::size_t version = cublasLtGetVersion();  // 130100
+  return fmt::format("cuBLASLt {}.{}.{}", version / 10'000, version / 100 % 100, version % 100);
 }
 
 }  // namespace troupe::cuda

@@ -1,12 +1,19 @@
 #pragma once
+#include <string>
+
 #include "ops/cuda/product.h"
 
 namespace troupe::cuda {
 
-/// Computes the products by cuBLASLt. Sums have the type of the factors, f32 is not rounded to
-/// TF32, and the order of additions is the same from run to run. False if it has no algorithm for
-/// them; then nothing was done.
-bool multiply_by_library(const Stream& stream, const Product& product, DType dtype, const void* a,
+/// Computes the products of factors of one type, f32, f64, bf16 or f16, by cuBLASLt. Sums have the
+/// type of the factors, or f32 for those of 16 bits; f32 is rounded to TF32 if the stream allows it
+/// for matrices. The order of additions is the same from run to run. False if it supports no
+/// algorithm for them; then nothing was done. Throws OutOfMemory, the error of a context that is
+/// lost, and Error{unsupported} if it failed otherwise.
+bool multiply_by_library(const Stream& stream, const Product& product, DType factors, const void* a,
                          const void* b, const void* bias, void* y);
+
+/// "cuBLASLt 13.1.0".
+std::string blas_version();
 
 }  // namespace troupe::cuda

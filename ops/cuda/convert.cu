@@ -1,27 +1,51 @@
 #include "ops/cuda/convert.h"
-#include "ops/cuda/elements.h"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/map.h"
+#include "ops/cuda/numbers.h"
 
 namespace troupe::cuda {
 namespace {
 
+template <class To>
+struct Convert {
+  template <class From>
+  __device__ To operator()(From x) const {
+    return converted<To>(x);
+  }
+};
+
+/// f64 would be rounded twice on its way to 16 bits.
 template <class From, class To>
-__global__ void convert_kernel(const From* from, To* to, std::int64_t count) {
-  for (std::int64_t i = first_index(); i < count; i += grid_threads())
-    to[i] = static_cast<To>(from[i]);
-}
+constexpr bool converts = std::is_same_v<From, float> || std::is_same_v<To, float> ||
+                          (std::is_same_v<From, double> && std::is_same_v<To, double>);
 
 }  // namespace
 
 void convert(const Stream& stream, const Tensor& from, Tensor& to) {
-  const std::int64_t count = from.element_count();
-  if (count == 0) return;
-  visit_float(from.dtype(), [&]<class From>(From) {
-    visit_float(to.dtype(), [&]<class To>(To) {
-      Launch(stream, blocks_for(count), block_threads)(
-          convert_kernel<From, To>, input<From>(stream, from), output<To>(stream, to), count);
+  visit_factors(from.dtype(), [&]<class From>(From, auto) {
+    visit_factors(to.dtype(), [&]<class To>(To, auto) {
+      if constexpr (converts<From, To>)
+        map(stream, Convert<To>(), from.element_count(), output<To>(stream, to),
+            input<From>(stream, from));
+      else
+        check_f32(from.dtype() == DType::f64 ? to.dtype() : from.dtype());
     });
   });
+}
+
+void convert_and_reorder(const Stream& stream, const Tensor& from, Tensor& to) {
+  if (from.layout() == to.layout()) return convert(stream, from, to);
+  if (from.dtype() == to.dtype()) return reorder(stream, from, to);
+  if (size_of(from.dtype()) < size_of(to.dtype()))
+    return reorder(stream, in_form(stream, from, from.layout(), to.dtype()), to);
+  convert(stream, in_form(stream, from, to.layout(), from.dtype()), to);
+}
+
+Tensor in_form(const Stream& stream, const Tensor& tensor, Layout layout, DType dtype) {
+  if (tensor.layout() == layout && tensor.dtype() == dtype) return tensor;
+  Tensor to = result(stream, tensor.shape(), dtype, layout);
+  convert_and_reorder(stream, tensor, to);
+  return to;
 }
 
 }  // namespace troupe::cuda

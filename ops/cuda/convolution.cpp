@@ -4,110 +4,121 @@
 #include <utility>
 #include <vector>
 
+#include "ops/cuda/convert.h"
 #include "ops/cuda/direct_convolution.h"
 #include "ops/cuda/dnn.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/layer_weights.h"
-#include "ops/cuda/workspace.h"
 
 namespace troupe::cuda {
 namespace {
 
-Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout) {
-  if (tensor.layout() == layout) return tensor;
-  Tensor to = result(stream, tensor.shape(), tensor.dtype(), layout);
-  reorder(stream, tensor, to);
-  return to;
-}
-
-/// Everything stays in the layout that x has: with f32 cuDNN is at its best with row-major images,
-/// which it would copy to otherwise. What it has no plan for is computed by the kernels of
-/// direct_convolution.h.
+/// With tensor cores cuDNN is at its best with nhwc. Otherwise everything stays in the layout that
+/// x has, since most plans for nhwc would copy to row-major. What cuDNN has no plan for is computed
+/// by the kernels of direct_convolution.h.
 class Convolution final : public LayerKernel {
  public:
   explicit Convolution(const ConvolutionOptions& options) : o_(options) {}
 
   void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
                    std::uint64_t version) override {
-    if (weights_.use(weight, bias, version)) nhwc_weight_ = {};
+    weights_.use(weight, bias, version);
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    Tensor y = result(stream, output_shape(x.shape()), x.dtype(), x.layout());
-    ConvolutionPlan* plan =
-        plan_of(ConvolutionPass::forward, x.dtype(), x.layout(), x.shape(), y.shape());
-    if (plan)
-      run(stream, *plan, x, weight_in(stream, x.layout()), y);
-    else
-      direct_forward(stream, o_, x, weights_.weight, weights_.bias, y);
-    return y;
+    const Form form = form_of(stream, x.dtype(), x.layout());
+    const Shape y_shape = output_shape(x.shape());
+    const Tensor factor = in_form(stream, x, form.layout, form.dtype);
+    ConvolutionPlan* plan = plan_of(stream, ConvolutionPass::forward, form, x.shape(), y_shape);
+    Tensor y = result(stream, y_shape, plan ? plan->result_type() : x.dtype(), form.layout);
+    if (!plan) {
+      direct_forward(stream, o_, factor, row_major_weight(stream, form), weights_.bias, y);
+      return y;
+    }
+    plan->run(stream, factor, weight_in(stream, form), weights_.bias, y);
+    y = in_form(stream, y, form.layout, x.dtype());
+    if (plan->adds_bias() || !weights_.bias.defined()) return y;
+    return arithmetic(stream, ArithmeticOperation::add, y,
+                      weights_.bias.reshape({1, o_.out_channels, 1, 1}));
   }
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
-    Tensor x_grad = result(stream, x_shape, grad.dtype(), x_layout);
+    const Form form = form_of(stream, grad.dtype(), x_layout);
+    const Tensor factor = in_form(stream, grad, form.layout, form.dtype);
     ConvolutionPlan* plan =
-        plan_of(ConvolutionPass::input_gradient, grad.dtype(), x_layout, x_shape, grad.shape());
+        plan_of(stream, ConvolutionPass::input_gradient, form, x_shape, grad.shape());
+    Tensor x_grad = result(stream, x_shape, plan ? plan->result_type() : grad.dtype(), form.layout);
     if (plan)
-      run(stream, *plan, x_grad, weight_in(stream, x_layout), in_layout(stream, grad, x_layout));
+      plan->run(stream, x_grad, weight_in(stream, form), {}, factor);
     else
-      direct_input_gradient(stream, o_, grad, weights_.weight, x_grad);
-    return x_grad;
+      direct_input_gradient(stream, o_, factor, row_major_weight(stream, form), x_grad);
+    return in_form(stream, x_grad, x_layout, grad.dtype());
   }
 
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
     bias_gradient(stream, grad, bias_grad);
+    const Form form = form_of(stream, x.dtype(), x.layout());
+    const Tensor x_factor = in_form(stream, x, form.layout, form.dtype);
+    const Tensor grad_factor = in_form(stream, grad, form.layout, form.dtype);
     ConvolutionPlan* plan =
-        plan_of(ConvolutionPass::weight_gradient, x.dtype(), x.layout(), x.shape(), grad.shape());
-    if (!plan) return direct_weight_gradient(stream, o_, x, grad, weight_grad);
-    const Tensor like_x = in_layout(stream, grad, x.layout());
-    if (x.layout() == weight_grad.layout()) return run(stream, *plan, x, weight_grad, like_x);
-    const Tensor nhwc = result(stream, weight_grad.shape(), x.dtype(), x.layout());
-    run(stream, *plan, x, nhwc, like_x);
-    reorder(stream, nhwc, weight_grad);
+        plan_of(stream, ConvolutionPass::weight_gradient, form, x.shape(), grad.shape());
+    if (!plan) return direct_weight_gradient(stream, o_, x_factor, grad_factor, weight_grad);
+    if (form.layout == weight_grad.layout() && plan->result_type() == weight_grad.dtype())
+      return plan->run(stream, x_factor, weight_grad, {}, grad_factor);
+    const Tensor found = result(stream, weight_grad.shape(), plan->result_type(), form.layout);
+    plan->run(stream, x_factor, found, {}, grad_factor);
+    convert_and_reorder(stream, found, weight_grad);
   }
 
  private:
-  using Key = std::tuple<ConvolutionPass, DType, Layout, std::vector<std::int64_t>>;
+  /// Of the images and weights that are multiplied.
+  struct Form {
+    Layout layout;
+    DType dtype;
+    bool tf32;
+  };
+  using Key = std::tuple<ConvolutionPass, Layout, DType, bool, std::vector<std::int64_t>>;
 
+  static Form form_of(const Stream& stream, DType dtype, Layout layout) {
+    const DType factors = factor_type(stream, dtype);
+    const bool tf32 = stream.conv_tf32 && factors == DType::f32;
+    const bool tensor_cores = tf32 || factors != dtype;
+    return {tensor_cores ? Layout::nhwc : layout, factors, tf32};
+  }
   Shape output_shape(const Shape& x) const {
     return {x[0], o_.out_channels, (x[2] + 2 * o_.padding_h - reach_h(o_)) / o_.stride_h + 1,
             (x[3] + 2 * o_.padding_w - reach_w(o_)) / o_.stride_w + 1};
   }
   /// Null where cuDNN has none.
-  ConvolutionPlan* plan_of(ConvolutionPass pass, DType dtype, Layout layout, const Shape& x,
-                           const Shape& y) {
+  ConvolutionPlan* plan_of(const Stream& stream, ConvolutionPass pass, const Form& form,
+                           const Shape& x, const Shape& y) {
     if (x.element_count() == 0 || y.element_count() == 0) return nullptr;
-    const Key key{pass, dtype, layout, {x.dims().begin(), x.dims().end()}};
+    const Key key{pass, form.layout, form.dtype, form.tf32, {x.dims().begin(), x.dims().end()}};
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second.get();
     const ConvolutionWork work{.pass = pass,
-                               .dtype = dtype,
+                               .dtype = form.dtype,
                                .options = o_,
                                .x = x,
                                .y = y,
                                .bias = weights_.bias.defined(),
-                               .layout = layout};
-    return plans_.emplace(key, plan_convolution(work)).first->second.get();
+                               .layout = form.layout,
+                               .tf32 = form.tf32};
+    return plans_.emplace(key, plan_convolution(stream, work)).first->second.get();
   }
-  const Tensor& weight_in(const Stream& stream, Layout layout) {
-    if (layout == weights_.weight.layout()) return weights_.weight;
-    if (!nhwc_weight_.defined()) nhwc_weight_ = in_layout(stream, weights_.weight, Layout::nhwc);
-    return nhwc_weight_;
+  const Tensor& weight_in(const Stream& stream, const Form& form) {
+    return weights_.weight_in(stream, form.layout, form.dtype);
   }
-  void run(const Stream& stream, ConvolutionPlan& plan, const Tensor& x, const Tensor& weight,
-           const Tensor& y) {
-    const Tensor memory = workspace(stream, plan.workspace_bytes());
-    for (const Tensor& used : {x, weight, weights_.bias, y}) note_use(stream, used);
-    plan.run(stream, x.raw(), weight.raw(), weights_.bias.raw(), y.raw(), memory.raw());
+  const Tensor& row_major_weight(const Stream& stream, const Form& form) {
+    return weights_.weight_in(stream, Layout::row_major, form.dtype);
   }
 
   ConvolutionOptions o_;
   LayerWeights weights_;
-  Tensor nhwc_weight_;  ///< of this version; undefined until a plan needs it
-  std::map<Key, std::unique_ptr<ConvolutionPlan>> plans_;
+  std::map<Key, std::shared_ptr<ConvolutionPlan>> plans_;
 };
 
 }  // namespace

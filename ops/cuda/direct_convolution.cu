@@ -1,6 +1,7 @@
 #include "ops/cuda/direct_convolution.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/numbers.h"
 #include "ops/cuda/reduce.h"
 
 namespace troupe::cuda {
@@ -64,8 +65,9 @@ struct Weights {
   }
 };
 
-template <class T>
-__global__ void forward_kernel(Weights p, Images xs, Images ys, const T* x, const T* w,
+// F: the type of the factors, whose products are summed in T.
+template <class F, class T>
+__global__ void forward_kernel(Weights p, Images xs, Images ys, const F* x, const F* w,
                                const T* bias, T* y) {
   for (std::int64_t e = first_index(); e < ys.count(); e += grid_threads()) {
     const Element at(ys, e);
@@ -78,15 +80,16 @@ __global__ void forward_kernel(Weights p, Images xs, Images ys, const T* x, cons
         const std::int64_t iw = at.w * p.stride_w - p.padding_w + kw * p.dilation_w;
         if (iw < 0 || iw >= xs.w) continue;
         for (std::int64_t i = 0; i < p.group_in; ++i)
-          sum = std::fma(x[xs.place(at.n, first + i, ih, iw)], w[p.place(at.c, i, kh, kw)], sum);
+          sum = std::fma(converted<T>(x[xs.place(at.n, first + i, ih, iw)]),
+                         converted<T>(w[p.place(at.c, i, kh, kw)]), sum);
       }
     }
     y[e] = sum;
   }
 }
 
-template <class T>
-__global__ void input_gradient_kernel(Weights p, Images ys, Images xs, const T* grad, const T* w,
+template <class F, class T>
+__global__ void input_gradient_kernel(Weights p, Images ys, Images xs, const F* grad, const F* w,
                                       T* x_grad) {
   for (std::int64_t e = first_index(); e < xs.count(); e += grid_threads()) {
     const Element at(xs, e);
@@ -99,8 +102,8 @@ __global__ void input_gradient_kernel(Weights p, Images ys, Images xs, const T* 
         const std::int64_t sw = at.w + p.padding_w - kw * p.dilation_w;
         if (sw < 0 || sw % p.stride_w != 0 || sw / p.stride_w >= ys.w) continue;
         for (std::int64_t o = group * p.group_out; o < (group + 1) * p.group_out; ++o)
-          sum = std::fma(grad[ys.place(at.n, o, sh / p.stride_h, sw / p.stride_w)],
-                         w[p.place(o, i, kh, kw)], sum);
+          sum = std::fma(converted<T>(grad[ys.place(at.n, o, sh / p.stride_h, sw / p.stride_w)]),
+                         converted<T>(w[p.place(o, i, kh, kw)]), sum);
       }
     }
     x_grad[e] = sum;
@@ -120,38 +123,38 @@ struct WeightElement {
 };
 
 // What output pixel s of all images adds to the gradient of a weight.
-template <class T>
-__device__ T weight_term(const Weights& p, const Images& xs, const Images& ys, const T* x,
-                         const T* grad, const WeightElement& at, std::int64_t s) {
+template <class T, class F>
+__device__ T weight_term(const Weights& p, const Images& xs, const Images& ys, const F* x,
+                         const F* grad, const WeightElement& at, std::int64_t s) {
   const std::int64_t ow = s % ys.w, oh = s / ys.w % ys.h, n = s / (ys.w * ys.h);
   const std::int64_t ih = oh * p.stride_h - p.padding_h + at.kh * p.dilation_h;
   const std::int64_t iw = ow * p.stride_w - p.padding_w + at.kw * p.dilation_w;
   if (ih < 0 || ih >= xs.h || iw < 0 || iw >= xs.w) return T(0);
-  return x[xs.place(n, at.c, ih, iw)] * grad[ys.place(n, at.o, oh, ow)];
+  return converted<T>(x[xs.place(n, at.c, ih, iw)]) * converted<T>(grad[ys.place(n, at.o, oh, ow)]);
 }
 
 // A thread a weight, for short sums.
-template <class T>
-__global__ void short_weight_gradient_kernel(Weights p, Images xs, Images ys, const T* x,
-                                             const T* grad, T* w_grad, std::int64_t weights) {
+template <class F, class T>
+__global__ void short_weight_gradient_kernel(Weights p, Images xs, Images ys, const F* x,
+                                             const F* grad, T* w_grad, std::int64_t weights) {
   for (std::int64_t e = first_index(); e < weights; e += grid_threads()) {
     const WeightElement at(p, e);
     T sum = 0;
     for (std::int64_t s = 0; s < ys.n * ys.h * ys.w; ++s)
-      sum += weight_term(p, xs, ys, x, grad, at, s);
+      sum += weight_term<T>(p, xs, ys, x, grad, at, s);
     w_grad[e] = sum;
   }
 }
 
 // A block a weight: its threads share the output pixels of all images.
-template <class T>
-__global__ void weight_gradient_kernel(Weights p, Images xs, Images ys, const T* x, const T* grad,
+template <class F, class T>
+__global__ void weight_gradient_kernel(Weights p, Images xs, Images ys, const F* x, const F* grad,
                                        T* w_grad, std::int64_t weights) {
   for (std::int64_t e = blockIdx.x; e < weights; e += gridDim.x) {
     const WeightElement at(p, e);
     T sum = 0;
     for (std::int64_t s = threadIdx.x; s < ys.n * ys.h * ys.w; s += blockDim.x)
-      sum += weight_term(p, xs, ys, x, grad, at, s);
+      sum += weight_term<T>(p, xs, ys, x, grad, at, s);
     sum = reduce_block(sum, T(0), Plus());
     if (threadIdx.x == 0) w_grad[e] = sum;
   }
@@ -162,20 +165,20 @@ __global__ void weight_gradient_kernel(Weights p, Images xs, Images ys, const T*
 void direct_forward(const Stream& stream, const ConvolutionOptions& options, const Tensor& x,
                     const Tensor& weight, const Tensor& bias, const Tensor& y) {
   if (y.element_count() == 0) return;
-  visit_float(x.dtype(), [&]<class T>(T) {
+  visit_factors(x.dtype(), [&]<class F, class T>(F, T) {
     Launch(stream, blocks_for(y.element_count()), block_threads)(
-        forward_kernel<T>, Weights(options), Images(x), Images(y), input<T>(stream, x),
-        input<T>(stream, weight), input<T>(stream, bias), output<T>(stream, y));
+        forward_kernel<F, T>, Weights(options), Images(x), Images(y), input<F>(stream, x),
+        input<F>(stream, weight), input<T>(stream, bias), output<T>(stream, y));
   });
 }
 
 void direct_input_gradient(const Stream& stream, const ConvolutionOptions& options,
                            const Tensor& grad, const Tensor& weight, const Tensor& x_grad) {
   if (x_grad.element_count() == 0) return;
-  visit_float(grad.dtype(), [&]<class T>(T) {
+  visit_factors(grad.dtype(), [&]<class F, class T>(F, T) {
     Launch(stream, blocks_for(x_grad.element_count()), block_threads)(
-        input_gradient_kernel<T>, Weights(options), Images(grad), Images(x_grad),
-        input<T>(stream, grad), input<T>(stream, weight), output<T>(stream, x_grad));
+        input_gradient_kernel<F, T>, Weights(options), Images(grad), Images(x_grad),
+        input<F>(stream, grad), input<F>(stream, weight), output<T>(stream, x_grad));
   });
 }
 
@@ -185,11 +188,11 @@ void direct_weight_gradient(const Stream& stream, const ConvolutionOptions& opti
   if (weights == 0) return;
   constexpr std::int64_t short_sum = 256;
   const bool is_short = grad.element_count() / options.out_channels <= short_sum;
-  visit_float(x.dtype(), [&]<class T>(T) {
+  visit_factors(x.dtype(), [&]<class F, class T>(F, T) {
     const dim3 blocks = is_short ? blocks_for(weights) : blocks_for(weights, 1);
     Launch(stream, blocks, block_threads)(
-        is_short ? short_weight_gradient_kernel<T> : weight_gradient_kernel<T>, Weights(options),
-        Images(x), Images(grad), input<T>(stream, x), input<T>(stream, grad),
+        is_short ? short_weight_gradient_kernel<F, T> : weight_gradient_kernel<F, T>,
+        Weights(options), Images(x), Images(grad), input<F>(stream, x), input<F>(stream, grad),
         output<T>(stream, weight_grad), weights);
   });
 }

@@ -3,8 +3,10 @@
 
 namespace troupe::cuda {
 
-// Convolutions by the sum that defines them, for f32 and f64, any options, and images that are
-// row-major or nhwc: for what cuDNN has no plan for. Weights and their gradient are row-major.
+// Convolutions by the sum that defines them, for any options, and images that are row-major or
+// nhwc: for what cuDNN has no plan for. Weights and their gradient are row-major. Both factors have
+// one type: f32, f64, bf16 or f16; the bias and the result have the type of the sums, which is f32
+// for factors of 16 bits.
 
 /// y = x * weight + bias (undefined: none). The shapes say which outputs there are.
 void direct_forward(const Stream& stream, const ConvolutionOptions& options, const Tensor& x,

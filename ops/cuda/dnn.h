@@ -2,6 +2,7 @@
 // Convolutions by cuDNN: behind these names, so that nothing else includes its headers.
 
 #include <memory>
+#include <string>
 
 #include "ops/cuda/described_device.h"
 #include "ops/kernels.h"
@@ -10,36 +11,54 @@ namespace troupe::cuda {
 
 enum class ConvolutionPass : std::uint8_t { forward, input_gradient, weight_gradient };
 
+/// What a plan is for.
+struct ConvolutionWork {
+  ConvolutionPass pass = ConvolutionPass::forward;
+  DType dtype = DType::f32;  ///< of the factors: f32, bf16 or f16; sums are in f32
+  ConvolutionOptions options;
+  Shape x, y;
+  bool bias = false;
+  /// Of x, weight and y: row_major or nhwc. Without tensor cores, as for f32 without TF32, cuDNN
+  /// has few kernels for nhwc: most of its plans copy x and y to row-major in their workspace and
+  /// back. Those with tensor cores copy row-major images to nhwc.
+  Layout layout = Layout::nhwc;
+  bool tf32 = false;  ///< whether factors of f32 may be rounded to TF32
+};
+
 /// One pass of a convolution of images of one shape and layout, ready to run: the same sums in the
-/// same order from run to run. Used by one actor at a time.
+/// same order from run to run. Used by one thread at a time.
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
   virtual std::size_t workspace_bytes() const = 0;
+  /// The type of what is written: f32; or that of the factors, if cuDNN has plans for that alone.
+  virtual DType result_type() const = 0;
+  /// Whether forward adds the bias of a work that has one: not if cuDNN has no such plan.
+  virtual bool adds_bias() const = 0;
   /// `x`, `y` are images or their gradients, `weight` the weight or its gradient, all in the plan's
   /// layout (nhwc: [O, KH, KW, I / groups] in memory); which of the three is written follows from
-  /// the pass. Forward also adds the bias [O], if the plan was made with one.
-  virtual void run(const Stream& stream, void* x, void* weight, const void* bias, void* y,
-                   void* workspace) = 0;
+  /// the pass, the others have the type of the factors. `bias` is [O] of f32, or undefined. Throws
+  /// OutOfMemory, or the error of a context that is lost.
+  virtual void run(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                   const Tensor& y) = 0;
 };
 
-/// What a plan is for.
-struct ConvolutionWork {
-  ConvolutionPass pass = ConvolutionPass::forward;
-  DType dtype = DType::f32;
-  ConvolutionOptions options;
-  Shape x, y;
-  bool bias = false;
-  /// Of x, weight and y: row_major or nhwc. Without tensor cores, as for f32, cuDNN has few kernels
-  /// for nhwc: most of its plans copy x and y to row-major in their workspace and back.
-  Layout layout = Layout::nhwc;
-};
+/// The plan that cuDNN takes to be the fastest among those that fix their order of additions, sum
+/// in f32, and multiply numbers of f32 without rounding them, or rounded to TF32 if the work allows
+/// it. Equal works on one stream have one plan, since some plans are compiled when they are made.
+/// Null if cuDNN supports none, with a warning unless the type is f64, which it is never asked for.
+/// Throws OutOfMemory, the error of a context that is lost, and Error{unsupported} if cuDNN failed
+/// otherwise.
+std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream& stream,
+                                                  const ConvolutionWork& work);
 
-/// The plan that cuDNN takes to be the fastest among those that fix their order of additions and
-/// multiply without rounding to TF32. Null if it has none, as for f64. With a described device the
-/// plan is for that one and cannot run. Throws Error{unsupported} where cuDNN cannot be used at
-/// all.
-std::unique_ptr<ConvolutionPlan> plan_convolution(const ConvolutionWork& work,
-                                                  const DescribedDevice* described = nullptr);
+/// The same for a described device: such a plan cannot run, and nothing is warned about. Without a
+/// driver on this host cuDNN leaves out plans that it compiles, among them forward ones of 16 bits
+/// with results of f32.
+std::shared_ptr<ConvolutionPlan> plan_convolution(const ConvolutionWork& work,
+                                                  const DescribedDevice* described);
+
+/// "cuDNN 9.19.0".
+std::string dnn_version();
 
 }  // namespace troupe::cuda

@@ -19,25 +19,33 @@ class Linear final : public LayerKernel {
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {
     Tensor y = result(stream, Shape{x.dim(0), out_}, x.dtype());
-    multiply(stream, {.rows = x.dim(0), .depth = in_, .columns = out_, .transposed_b = true}, x, 0,
-             weights_.weight, 0, weights_.bias, y, 0);
+    multiply(stream, {.rows = x.dim(0), .depth = in_, .columns = out_, .transposed_b = true},
+             factor(stream, x), 0, weight(stream), 0, weights_.bias, y, 0);
     return y;
   }
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout) override {
     Tensor x_grad = result(stream, x_shape, grad.dtype());
-    multiply(stream, {.rows = grad.dim(0), .depth = out_, .columns = in_}, grad, 0, weights_.weight,
-             0, {}, x_grad, 0);
+    multiply(stream, {.rows = grad.dim(0), .depth = out_, .columns = in_}, factor(stream, grad), 0,
+             weight(stream), 0, {}, x_grad, 0);
     return x_grad;
   }
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
-    multiply(stream, {.rows = out_, .depth = x.dim(0), .columns = in_, .transposed_a = true}, grad,
-             0, x, 0, {}, weight_grad, 0);
+    multiply(stream, {.rows = out_, .depth = x.dim(0), .columns = in_, .transposed_a = true},
+             factor(stream, grad), 0, factor(stream, x), 0, {}, weight_grad, 0);
     bias_gradient(stream, grad, bias_grad);
   }
 
  private:
+  static Tensor factor(const Stream& stream, const Tensor& tensor) {
+    return in_form(stream, tensor, tensor.layout(), factor_type(stream, tensor.dtype()));
+  }
+  const Tensor& weight(const Stream& stream) {
+    return weights_.weight_in(stream, weights_.weight.layout(),
+                              factor_type(stream, weights_.weight.dtype()));
+  }
+
   std::int64_t in_, out_;
   LayerWeights weights_;
 };

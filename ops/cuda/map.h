@@ -1,5 +1,5 @@
 #pragma once
-// y[i] = f(x[i]...) over arrays of equal length and type.
+// y[i] = f(x[i]...) over arrays of equal length.
 
 #include "ops/cuda/elements.h"
 #include "ops/cuda/launch.h"
@@ -25,8 +25,7 @@ __global__ void map_kernel(F f, std::int64_t count, T* y, const X*... x) {
 /// be one of the inputs.
 template <class T, class F, class... X>
 void map(const Stream& stream, F f, std::int64_t count, T* y, const X*... x) {
-  static_assert((std::is_same_v<T, X> && ...));
-  constexpr int width = pack_width<T>;
+  constexpr int width = std::min({pack_width<T>, pack_width<X>...});
   if (count == 0) return;
   if (aligned_for_packs(y, x...))
     Launch(stream, blocks_for((count + width - 1) / width), block_threads)(

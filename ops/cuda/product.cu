@@ -1,5 +1,6 @@
 #include "ops/cuda/blas.h"
 #include "ops/cuda/elements.h"
+#include "ops/cuda/numbers.h"
 #include "ops/cuda/product.h"
 #include "ops/cuda/tile_product.h"
 
@@ -9,24 +10,24 @@ void multiply(const Stream& stream, const Product& p, const Tensor& a, std::int6
               const Tensor& b, std::int64_t b_first, const Tensor& bias, const Tensor& y,
               std::int64_t y_first) {
   if (p.batches * p.rows * p.columns == 0) return;
-  visit_float(y.dtype(), [&]<class T>(T) {
-    const T *left = input<T>(stream, a) + a_first, *right = input<T>(stream, b) + b_first;
+  visit_factors(a.dtype(), [&]<class F, class T>(F, T) {
+    const F *left = input<F>(stream, a) + a_first, *right = input<F>(stream, b) + b_first;
     const T* added = input<T>(stream, bias);
     T* to = output<T>(stream, y) + y_first;
-    if (multiply_by_library(stream, p, y.dtype(), left, right, added, to)) return;
-    const Matrices<const T> as{left, p.transposed_a ? 1 : p.depth, p.transposed_a ? p.rows : 1,
+    if (multiply_by_library(stream, p, a.dtype(), left, right, added, to)) return;
+    const Matrices<const F> as{left, p.transposed_a ? 1 : p.depth, p.transposed_a ? p.rows : 1,
                                p.a_step};
-    const Matrices<const T> bs{right, p.transposed_b ? 1 : p.columns, p.transposed_b ? p.depth : 1,
+    const Matrices<const F> bs{right, p.transposed_b ? 1 : p.columns, p.transposed_b ? p.depth : 1,
                                p.b_step};
-    multiply(stream, TileProduct<T>{.a = as,
-                                    .b = bs,
-                                    .c = {to, p.columns, 1, p.rows * p.columns},
-                                    .count = p.batches,
-                                    .m = p.rows,
-                                    .n = p.columns,
-                                    .k = p.depth,
-                                    .add = p.adds,
-                                    .bias = added});
+    multiply(stream, TileProduct<T, F>{.a = as,
+                                       .b = bs,
+                                       .c = {to, p.columns, 1, p.rows * p.columns},
+                                       .count = p.batches,
+                                       .m = p.rows,
+                                       .n = p.columns,
+                                       .k = p.depth,
+                                       .add = p.adds,
+                                       .bias = added});
   });
 }
 

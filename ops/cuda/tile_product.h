@@ -3,6 +3,7 @@
 
 #include "ops/cuda/elements.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/numbers.h"
 
 namespace troupe::cuda {
 
@@ -26,14 +27,14 @@ enum class Unseen : std::uint8_t {
 };
 
 /// c = alpha * a b plus a bias [n] (null: none), or that added to c, for `count` matrices [m, k]
-/// and [k, n].
-template <class T>
+/// and [k, n]. F: the type of the factors, which are multiplied and summed in T.
+template <class T, class F = T>
 struct TileProduct {
   static constexpr int tile = 64, depth = 16, of_thread = 4;
   static constexpr int side = tile / of_thread;  ///< threads along each axis of a tile
   static_assert(side * side == block_threads);
 
-  Matrices<const T> a, b;
+  Matrices<const F> a, b;
   Matrices<T> c;
   std::int64_t count, m, n, k;
   T alpha = 1;
@@ -46,7 +47,7 @@ struct TileProduct {
   using Rows = T[depth][tile + of_thread];
 
   /// Elements (r, i) of a matrix whose rows `from` begins with, zero beyond `rows` and `end`.
-  __device__ static void load(const Matrices<const T>& of, const T* from, std::int64_t rows,
+  __device__ static void load(const Matrices<const F>& of, const F* from, std::int64_t rows,
                               std::int64_t begin, std::int64_t end, Rows& to) {
     const bool along_sum = of.column == 1;  // neighbours in memory are read by neighbours
 #pragma unroll
@@ -55,7 +56,7 @@ struct TileProduct {
       const int r = along_sum ? index / depth : index % tile;
       const int i = along_sum ? index % depth : index / tile;
       const bool inside = r < rows && begin + i < end;
-      to[i][r] = inside ? from[r * of.row + (begin + i) * of.column] : T(0);
+      to[i][r] = inside ? converted<T>(from[r * of.row + (begin + i) * of.column]) : T(0);
     }
   }
 
@@ -91,10 +92,10 @@ struct TileProduct {
   }
 };
 
-template <class T>
+template <class T, class F>
 __global__ void __launch_bounds__(block_threads, sizeof(T) == 8 ? 1 : 2)
-    tile_product_kernel(TileProduct<T> p) {
-  using P = TileProduct<T>;
+    tile_product_kernel(TileProduct<T, F> p) {
+  using P = TileProduct<T, F>;
   alignas(sizeof(typename P::Four)) __shared__ typename P::Rows a_rows;
   alignas(sizeof(typename P::Four)) __shared__ typename P::Rows b_rows;
   const std::int64_t across = (p.n + P::tile - 1) / P::tile;
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 8 ? 1 : 2)
   const int row = static_cast<int>(threadIdx.x) / P::side * P::of_thread;
   const int column = static_cast<int>(threadIdx.x) % P::side * P::of_thread;
   const bool computes = m0 + row < p.m && n0 + column < p.n;
-  const Matrices<const T> b = p.b.transposed();
+  const Matrices<const F> b = p.b.transposed();
   for (std::int64_t one = blockIdx.y; one < p.count; one += gridDim.y) {
     typename P::Sums sums = {};
     for (std::int64_t i = begin; i < end; i += P::depth) {
@@ -120,14 +121,14 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 8 ? 1 : 2)
   }
 }
 
-template <class T>
-void multiply(const Stream& stream, const TileProduct<T>& p) {
+template <class T, class F>
+void multiply(const Stream& stream, const TileProduct<T, F>& p) {
   if (p.count == 0 || p.m == 0 || p.n == 0) return;
-  constexpr int tile = TileProduct<T>::tile;
+  constexpr int tile = TileProduct<T, F>::tile;
   const std::int64_t tiles = (p.m + tile - 1) / tile * ((p.n + tile - 1) / tile);
   const dim3 blocks(static_cast<unsigned>(tiles),
                     static_cast<unsigned>(std::min<std::int64_t>(p.count, 65'535)));
-  Launch(stream, blocks, block_threads)(tile_product_kernel<T>, p);
+  Launch(stream, blocks, block_threads)(tile_product_kernel<T, F>, p);
 }
 
 }  // namespace troupe::cuda

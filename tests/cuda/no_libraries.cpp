@@ -1,17 +1,113 @@
 // On the emulator there are neither cuBLASLt nor cuDNN: the kernels of ops/cuda compute all.
 
-#include "ops/cuda/blas.h"
-#include "ops/cuda/dnn.h"
+#include "no_libraries.h"
 
-namespace troupe::cuda {
+#include <optional>
+
+#include "ops/cuda/blas.h"
+#include "ops/cuda/convert.h"
+#include "ops/cuda/direct_convolution.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace testing {
+namespace {
+
+struct Planned {
+  DType result_type;
+  bool adds_bias;
+  std::vector<cuda::ConvolutionWork> works;
+};
+std::optional<Planned> planned;
+
+class EmulatedPlan final : public cuda::ConvolutionPlan {
+ public:
+  explicit EmulatedPlan(cuda::ConvolutionWork work)
+      : work_(std::move(work)),
+        result_type_(planned->result_type),
+        adds_bias_(planned->adds_bias) {}
+
+  std::size_t workspace_bytes() const override { return 0; }
+  DType result_type() const override { return result_type_; }
+  bool adds_bias() const override { return adds_bias_; }
+  void run(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
+           const Tensor& y) override {
+    using enum cuda::ConvolutionPass;
+    check(x, work_.x, work_.pass == input_gradient);
+    check(y, work_.y, work_.pass == forward);
+    check(weight, weight_shape(work_.options), work_.pass == weight_gradient);
+    const ConvolutionOptions& o = work_.options;
+    Tensor found;
+    switch (work_.pass) {
+      case forward:
+        found = f32(stream, y, work_.layout);
+        cuda::direct_forward(stream, o, x, row_major(stream, weight), adds_bias_ ? bias : Tensor(),
+                             found);
+        return write(stream, found, y);
+      case input_gradient:
+        found = f32(stream, x, work_.layout);
+        cuda::direct_input_gradient(stream, o, y, row_major(stream, weight), found);
+        return write(stream, found, x);
+      case weight_gradient:
+        found = f32(stream, weight, Layout::row_major);
+        cuda::direct_weight_gradient(stream, o, x, y, found);
+        return write(stream, found, weight);
+    }
+  }
+
+ private:
+  void check(const Tensor& tensor, const Shape& shape, bool is_written) const {
+    if (tensor.shape() == shape && tensor.layout() == work_.layout &&
+        tensor.dtype() == (is_written ? result_type_ : work_.dtype))
+      return;
+    throw Error(ErrorCode::internal, "a plan is given another tensor than it was made for");
+  }
+  static Tensor f32(const Stream& stream, const Tensor& like, Layout layout) {
+    return Tensor::empty(like.shape(), DType::f32, stream.device, layout);
+  }
+  Tensor row_major(const Stream& stream, const Tensor& weight) const {
+    const Tensor wide = cuda::in_form(stream, weight, weight.layout(), DType::f32);
+    return cuda::in_form(stream, wide, Layout::row_major, work_.dtype);
+  }
+  static void write(const Stream& stream, const Tensor& from, Tensor to) {
+    cuda::convert_and_reorder(stream, from, to);
+  }
+
+  cuda::ConvolutionWork work_;
+  DType result_type_;
+  bool adds_bias_;
+};
+
+}  // namespace
+
+PlannedConvolutions::PlannedConvolutions(DType result_type, bool adds_bias) {
+  planned = {result_type, adds_bias, {}};
+}
+PlannedConvolutions::~PlannedConvolutions() { planned = std::nullopt; }
+const std::vector<cuda::ConvolutionWork>& PlannedConvolutions::works() const {
+  return planned->works;
+}
+
+}  // namespace testing
+
+namespace cuda {
 
 bool multiply_by_library(const Stream&, const Product&, DType, const void*, const void*,
                          const void*, void*) {
   return false;
 }
 
-std::unique_ptr<ConvolutionPlan> plan_convolution(const ConvolutionWork&, const DescribedDevice*) {
+std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream&, const ConvolutionWork& work) {
+  if (!testing::planned) return nullptr;
+  testing::planned->works.push_back(work);
+  return std::make_shared<testing::EmulatedPlan>(work);
+}
+std::shared_ptr<ConvolutionPlan> plan_convolution(const ConvolutionWork&, const DescribedDevice*) {
   return nullptr;
 }
 
-}  // namespace troupe::cuda
+std::string dnn_version() { return "no cuDNN"; }
+std::string blas_version() { return "no cuBLASLt"; }
+
+}  // namespace cuda
+}  // namespace troupe

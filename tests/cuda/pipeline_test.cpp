@@ -90,6 +90,17 @@ TEST_F(CudaPipeline, AnyStagesReplicasAndOrdersMakeTheSameBits) {
     }
 }
 
+TEST_F(CudaPipeline, RoundedProductsMakeTheSameBits) {
+  const std::string exact = digest({.partition = {4}, .steps = 2}, 1);
+  for (const DType products : {DType::bf16, DType::f16}) {
+    SCOPED_TRACE(name_of(products));
+    const auto adjust = [&](PipelineOptions& pipeline) { pipeline.stream.products = products; };
+    const std::string one = digest({.partition = {4}, .steps = 2, .adjust = adjust}, 1);
+    EXPECT_NE(one, exact);
+    EXPECT_EQ(digest({.partition = {2, 2}, .replicas = 2, .steps = 2, .adjust = adjust}, 2), one);
+  }
+}
+
 TEST_F(CudaPipeline, AStageThatFailsMakesTheSameBits) {
   const std::string one = digest({.partition = {4}}, 1);
   EXPECT_EQ(digest({.partition = {2, 2},

@@ -70,6 +70,11 @@ MemoryCounts Memory::counts() {
   return counts_;
 }
 
+std::size_t Memory::device_bytes() {
+  const std::lock_guard lock(mutex_);
+  return std::min(device_limit_, arena_bytes);
+}
+
 void Memory::reset_peak() {
   const std::lock_guard lock(mutex_);
   counts_.peak_device_bytes = counts_.device_bytes;

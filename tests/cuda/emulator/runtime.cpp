@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -13,6 +14,7 @@
 #include "block.h"
 #include "checker.h"
 #include "device.h"
+#include "emulation.h"
 #include "violations.h"
 
 extern "C" void* __real_memcpy(void* to, const void* from, std::size_t bytes);
@@ -143,6 +145,11 @@ cudaError_t CUDARTAPI cudaMallocHost(void** block, std::size_t bytes) {
 cudaError_t CUDARTAPI cudaFree(void* block) { return answer(device().free(block, Place::device)); }
 cudaError_t CUDARTAPI cudaFreeHost(void* block) {
   return answer(device().free(block, Place::pinned));
+}
+cudaError_t CUDARTAPI cudaMemGetInfo(std::size_t* free_bytes, std::size_t* all_bytes) {
+  *all_bytes = cuda_on_cpu::Memory::get().device_bytes();
+  *free_bytes = *all_bytes - std::min(*all_bytes, cuda_on_cpu::counts().device_bytes);
+  return answer(device().status());
 }
 
 cudaError_t CUDARTAPI cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {

@@ -53,15 +53,28 @@ constexpr std::pair<ConvolutionPass, std::string_view> passes[] = {
     {ConvolutionPass::input_gradient, "input gradient"},
     {ConvolutionPass::weight_gradient, "weight gradient"}};
 
+/// How convolutions are computed, with the layouts that their images then have.
+struct Arithmetic {
+  std::string_view name;
+  DType factors;
+  bool tf32;
+  std::vector<Layout> layouts;
+};
+const Arithmetic arithmetics[] = {{"f32", DType::f32, false, {Layout::row_major, Layout::nhwc}},
+                                  {"tf32", DType::f32, true, {Layout::nhwc}},
+                                  {"bf16", DType::bf16, false, {Layout::nhwc}},
+                                  {"f16", DType::f16, false, {Layout::nhwc}}};
+
 /// What cuDNN said to one model's convolutions in one layout.
 struct Answers {
   int planned = 0;
-  std::size_t largest = 0;  ///< workspace, in bytes
+  std::vector<std::string> narrow;  ///< with results that are no f32
+  std::size_t largest = 0;          ///< workspace, in bytes
   std::string largest_of;
   std::vector<std::string> refused;
 };
 
-Answers ask(const Case& c, Layout layout) {
+Answers ask(const Case& c, const Arithmetic& arithmetic, Layout layout) {
   const auto device = cuda::described_device(c.device);
   Answers answers;
   for (const ConvolutionUse& use : convolutions_of(c.model, c.samples, c.batch))
@@ -69,11 +82,13 @@ Answers ask(const Case& c, Layout layout) {
       // Nobody wants the gradient of the samples.
       if (pass == ConvolutionPass::input_gradient && use.x[1] == c.samples.shape[0]) continue;
       const auto plan = cuda::plan_convolution({.pass = pass,
+                                                .dtype = arithmetic.factors,
                                                 .options = use.options,
                                                 .x = use.x,
                                                 .y = use.y,
                                                 .bias = use.options.bias,
-                                                .layout = layout},
+                                                .layout = layout,
+                                                .tf32 = arithmetic.tf32},
                                                &*device);
       const std::string text = fmt::format("{} ({})", text_of(use), name);
       if (!plan) {
@@ -81,6 +96,7 @@ Answers ask(const Case& c, Layout layout) {
         continue;
       }
       ++answers.planned;
+      if (plan->result_type() != DType::f32) answers.narrow.push_back(text);
       if (plan->workspace_bytes() < answers.largest) continue;
       answers.largest = plan->workspace_bytes();
       answers.largest_of = text;
@@ -90,17 +106,22 @@ Answers ask(const Case& c, Layout layout) {
 
 class CudnnPlans : public ::testing::TestWithParam<Case> {};
 
-TEST_P(CudnnPlans, AreDeterministicAndInF32ForEveryConvolution) {
+TEST_P(CudnnPlans, AreDeterministicForEveryConvolution) {
   const Case& c = GetParam();
-  for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
-    const Answers answers = ask(c, layout);
-    std::cout << fmt::format("{} {}: {} plans, {} refused, at most {:.1f} MiB of workspace: {}\n",
-                             text_of(c), name_of(layout), answers.planned, answers.refused.size(),
-                             static_cast<double>(answers.largest) / (1 << 20), answers.largest_of);
-    for (const std::string& text : answers.refused) std::cout << "  refused: " << text << "\n";
-    EXPECT_GT(answers.planned, 0);
-    EXPECT_TRUE(answers.refused.empty());
-  }
+  for (const Arithmetic& arithmetic : arithmetics)
+    for (const Layout layout : arithmetic.layouts) {
+      const Answers answers = ask(c, arithmetic, layout);
+      std::cout << fmt::format(
+          "{} {} {}: {} plans, {} of them with narrow results, {} refused, at most {:.1f} MiB of "
+          "workspace: {}\n",
+          text_of(c), arithmetic.name, name_of(layout), answers.planned, answers.narrow.size(),
+          answers.refused.size(), static_cast<double>(answers.largest) / (1 << 20),
+          answers.largest_of);
+      for (const std::string& text : answers.narrow) std::cout << "  narrow: " << text << "\n";
+      for (const std::string& text : answers.refused) std::cout << "  refused: " << text << "\n";
+      EXPECT_GT(answers.planned, 0);
+      EXPECT_TRUE(answers.refused.empty());
+    }
 }
 
 /// A 3x3 convolution of 64 images of 28x28 with 64 channels, and what differs.
@@ -128,12 +149,35 @@ TEST(CudnnPlansOfOtherKinds, AreThereForGroupsAndDilation) {
       }
 }
 
-TEST(CudnnPlansByType, AreForF32Alone) {
+TEST(CudnnPlansByType, WriteF32OrTheTypeOfTheirFactors) {
   const auto device = *cuda::described_device("h100");
+  for (const DType factors : {DType::f32, DType::bf16, DType::f16})
+    for (const auto& [pass, name] : passes) {
+      cuda::ConvolutionWork work = work_of(pass, 1, 1);
+      work.dtype = factors;
+      work.bias = pass == ConvolutionPass::forward;
+      const auto plan = cuda::plan_convolution(work, &device);
+      ASSERT_TRUE(plan) << name_of(factors) << " " << name;
+      EXPECT_TRUE(plan->result_type() == DType::f32 || plan->result_type() == factors);
+      EXPECT_TRUE(pass == ConvolutionPass::forward || !plan->adds_bias());
+    }
   cuda::ConvolutionWork work = work_of(ConvolutionPass::forward, 1, 1);
-  EXPECT_TRUE(cuda::plan_convolution(work, &device));
   work.dtype = DType::f64;
   EXPECT_FALSE(cuda::plan_convolution(work, &device));
+}
+
+// They are other plans than those of f32, which copy the images.
+TEST(CudnnPlansInTf32, CopyNoImagesInNhwc) {
+  for (const char* name : {"h100", "b200"}) {
+    const auto device = *cuda::described_device(name);
+    cuda::ConvolutionWork work = work_of(ConvolutionPass::forward, 1, 1);
+    const auto image_bytes = static_cast<std::size_t>(work.x.element_count()) * sizeof(float);
+    EXPECT_GE(cuda::plan_convolution(work, &device)->workspace_bytes(), image_bytes) << name;
+    work.tf32 = true;
+    EXPECT_LT(cuda::plan_convolution(work, &device)->workspace_bytes(), image_bytes / 2) << name;
+    work.layout = Layout::row_major;
+    EXPECT_GE(cuda::plan_convolution(work, &device)->workspace_bytes(), image_bytes) << name;
+  }
 }
 
 TEST(DescribedDevices, AreKnownByName) {

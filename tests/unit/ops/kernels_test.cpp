@@ -29,6 +29,21 @@ TEST(Products, AreRefusedInATypeThatTheDeviceDoesNotMultiply) {
   }
 }
 
+TEST(Products, AreRefusedInTf32WhereTheDeviceDoesNotHaveIt) {
+  for (const auto& [stream, name] :
+       {std::pair{Stream{.matmul_tf32 = true}, "`Stream::matmul_tf32`"},
+        {Stream{.conv_tf32 = true}, "`Stream::conv_tf32`"}}) {
+    try {
+      check_products(stream);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_EQ(error.message(), std::string(name) + " allows TF32, which cpu does not have");
+      EXPECT_NE(error.remedy().find("GPU"), std::string::npos) << error.remedy();
+    }
+  }
+}
+
 TEST(KernelTable, NamesTheCombinationThatItDoesNotHave) {
   try {
     kernels({}, DType::bf16);

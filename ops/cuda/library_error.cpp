@@ -1,0 +1,48 @@
+#include "ops/cuda/library_error.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <mutex>
+#include <set>
+
+#include "ops/cuda/error.h"
+#include "runtime/error.h"
+#include "runtime/print.h"
+
+namespace troupe::cuda {
+namespace {
+
+/// With less free memory not even a library's kernels can be loaded.
+constexpr std::size_t little_memory = std::size_t{64} << 20;
+
+}  // namespace
+
+void throw_error(const LibraryFailure& failure) {
+  cudaGetLastError();  // that of the library, which would be the next launch's
+  std::size_t free_bytes = 0, all_bytes = 0;
+  const std::string operation =
+      fmt::format("{} ({} answered: {})", failure.operation, failure.library, failure.reason);
+  const cudaError_t context = cudaMemGetInfo(&free_bytes, &all_bytes);
+  const bool no_device = context == cudaErrorInsufficientDriver || context == cudaErrorNoDevice;
+  if (!no_device) check(context, operation.c_str());  // plans for described devices need none
+  const std::string what =
+      fmt::format("{} could not {}: {}", failure.library, failure.operation, failure.reason);
+  if (failure.out_of_memory || (!no_device && free_bytes < little_memory))
+    throw OutOfMemory(fmt::format("{} ({} MiB of the device's {} are free)", what, free_bytes >> 20,
+                                  all_bytes >> 20),
+                      "lower `batch_size`, raise `micro_batches`, or choose a device with more "
+                      "memory");
+  throw Error(ErrorCode::unsupported, what,
+              fmt::format("look for a {} that fits the driver and the CUDA toolkit of this build",
+                          failure.library));
+}
+
+void warn_once(const std::string& text) {
+  static std::mutex mutex;
+  static auto* told = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (told->insert(text).second) print_warning("{}", text);
+}
+
+}  // namespace troupe::cuda

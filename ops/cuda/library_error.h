@@ -1,0 +1,39 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "runtime/tensor/allocator.h"
+#include "runtime/tensor/out_of_memory.h"
+#include "runtime/tensor/tensor.h"
+
+namespace troupe::cuda {
+
+/// A call of cuDNN or cuBLASLt that failed, though the library supports what was asked for.
+struct LibraryFailure {
+  std::string_view library;    ///< "cuDNN"
+  std::string_view operation;  ///< "run a convolution": it could not do so
+  std::string reason;          ///< what the library answered
+  bool out_of_memory = false;  ///< whether it answered so
+};
+
+/// Throws what the failure means: the error of the context, if that is lost, since every call fails
+/// then; OutOfMemory, if the library said so or hardly any memory is free, as libraries call that
+/// an internal error too; else Error{unsupported}.
+[[noreturn]] void throw_error(const LibraryFailure& failure);
+
+/// Calls `f`; if it throws OutOfMemory, once more after the allocator's free blocks have been given
+/// back, since the libraries allocate memory beside it.
+template <class F>
+decltype(auto) with_memory(const Stream& stream, F&& f) {
+  try {
+    return f();
+  } catch (const OutOfMemory&) {
+    CachingAllocator::of(stream.device).trim();
+  }
+  return f();
+}
+
+/// Warns on stderr, once for each text in the life of the process.
+void warn_once(const std::string& text);
+
+}  // namespace troupe::cuda

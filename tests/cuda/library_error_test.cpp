@@ -1,0 +1,90 @@
+// What a failure of cuDNN or cuBLASLt means.
+
+#include "ops/cuda/library_error.h"
+
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "emulated.h"
+#include "emulator/emulation.h"
+#include "ops/on_device.h"
+#include "runtime/error.h"
+
+namespace troupe::testing {
+namespace {
+
+using cuda_on_cpu::Emulation;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Error error_of(const cuda::LibraryFailure& failure) {
+  try {
+    cuda::throw_error(failure);
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    return Error(error.code(), "out of memory: " + error.message(), error.remedy());
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+constexpr const char* operation = "run a convolution of [1]";
+
+TEST(CudaLibraryError, IsOutOfMemoryIfTheLibrarySaysSo) {
+  const Error error = error_of({"cuDNN", operation, "CUDNN_STATUS_ALLOC_FAILED", true});
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("out of memory: cuDNN could not run a convolution of "
+                                            "[1]: CUDNN_STATUS_ALLOC_FAILED"),
+                                  HasSubstr("batch_size")));
+}
+
+TEST(CudaLibraryError, IsOutOfMemoryIfHardlyAnyIsLeft) {
+  EmulatedStream stream;
+  const Emulation emulation({.device_bytes = std::size_t{32} << 20});
+  EXPECT_THAT(error_of({"cuDNN", operation, "CUDNN_STATUS_INTERNAL_ERROR"}).what(),
+              AllOf(HasSubstr("out of memory: "), HasSubstr("of the device's 32 are free")));
+}
+
+TEST(CudaLibraryError, IsThatOfAContextThatIsLost) {
+  EmulatedStream stream;
+  const Emulation emulation({});
+  Emulation::fail_after(1);
+  Tensor x = Tensor::empty({3}, DType::f32, stream.get().device);
+  kernels(stream.get().device, DType::f32).fill(stream.get(), 1.0, x);
+  cudaDeviceSynchronize();
+  const Error error = error_of({"cuBLASLt", "multiply", "an internal error", true});
+  EXPECT_EQ(error.code(), ErrorCode::io);
+  EXPECT_THAT(error.what(),
+              AllOf(HasSubstr("multiply (cuBLASLt answered: an internal error)"),
+                    HasSubstr("cudaErrorIllegalAddress"), HasSubstr("in a new process")));
+}
+
+TEST(CudaLibraryError, IsElseOneOfTheLibrary) {
+  const Error error = error_of({"cuDNN", operation, "CUDNN_STATUS_BAD_PARAM"});
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("CUDNN_STATUS_BAD_PARAM"), HasSubstr("a cuDNN that")));
+}
+
+// A library allocates beside the allocator, whose free blocks it cannot have.
+TEST(CudaLibraryError, IsTriedOnceMoreWithTheAllocatorsFreeBlocks) {
+  EmulatedStream stream;
+  constexpr std::size_t block = std::size_t{24} << 20;
+  const Emulation emulation({.device_bytes = std::size_t{32} << 20});
+  { const Tensor freed = Tensor::empty({block}, DType::u8, stream.get().device); }
+  int calls = 0;
+  void* taken = nullptr;
+  const auto allocate = [&] {
+    ++calls;
+    if (cudaMalloc(&taken, block) != cudaSuccess)
+      cuda::throw_error({"cuDNN", operation, "CUDNN_STATUS_ALLOC_FAILED", true});
+    return calls;
+  };
+  EXPECT_EQ(cuda::with_memory(stream.get(), allocate), 2);
+  void* held = taken;
+  EXPECT_THROW(cuda::with_memory(stream.get(), allocate), OutOfMemory);
+  EXPECT_EQ(calls, 4);
+  cudaFree(held);
+}
+
+}  // namespace
+}  // namespace troupe::testing
