@@ -18,7 +18,7 @@ if(TROUPE_CUDA_ARCHITECTURES)
 else()
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE found COMMAND_ERROR_IS_FATAL ANY)
   set(CMAKE_CUDA_ARCHITECTURES "")
-  foreach(architecture 70 75 80 86 89 90 100 120)  # each also serves later ones of its tens
+  foreach(architecture 70 75 80 86 89 90 100 110 120)  # each also serves later ones of its tens, as 100 does 103
     if(found MATCHES "compute_${architecture}\n")
       list(APPEND CMAKE_CUDA_ARCHITECTURES ${architecture}-real)
       set(newest ${architecture})

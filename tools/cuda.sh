@@ -96,7 +96,7 @@ build_cuda() {
   build "$preset"
 }
 
-readonly cuda_architectures="70 75 80 86 89 90 100 120"
+readonly cuda_architectures="70 75 80 86 89 90 100 110 120"
 
 # The architectures of Troupe's list that a toolkit's compiler (its --help or --list-gpu-arch) names.
 architectures_of() {
