@@ -16,9 +16,12 @@ void add(OptionFields& fields, std::string path, std::string text) {
 }
 
 OptionFields fields_of(ModelSource model, const Dataset& data, const TransformOptions& transform,
-                       DType products) {
+                       const Stream& stream) {
   OptionFields fields;
-  add(fields, "precision", std::string(name_of(Precision{transform.dtype, products})));
+  add(fields, "precision", std::string(name_of(Precision{transform.dtype, stream.products})));
+  // Earlier versions, which do not know these keys, read what has the defaults.
+  if (stream.matmul_tf32) add(fields, "matmul_precision", "tf32");
+  if (stream.conv_tf32) add(fields, "conv_precision", "tf32");
   add(fields, "model.name", yaml_text(model.name()));
   for (const OptionField& field : model.options()) add(fields, field.path, field.write());
   add(fields, "data.name", yaml_text(data.name()));
@@ -42,7 +45,7 @@ std::string text_of(OptionFields fields) {
 
 std::string options_text(const ModelSource& model, const Dataset& data,
                          const TransformOptions& transform) {
-  OptionFields fields = fields_of(model, data, transform, DType::f32);
+  OptionFields fields = fields_of(model, data, transform, {});
   // The size of the batches is not known here; no data set is smaller than a batch.
   add(fields, "data.drop_last", "false");
   return text_of(std::move(fields));
@@ -50,9 +53,9 @@ std::string options_text(const ModelSource& model, const Dataset& data,
 
 std::string options_text(const PipelineOptions& options) {
   const PipelineData& data = options.data;
-  OptionFields fields = fields_of(options.model, data.dataset,
-                                  {.mean = data.mean, .std = data.std, .dtype = options.dtype},
-                                  options.stream.products);
+  OptionFields fields =
+      fields_of(options.model, data.dataset,
+                {.mean = data.mean, .std = data.std, .dtype = options.dtype}, options.stream);
   add(fields, "data.shuffle", data.shuffle ? "true" : "false");
   add(fields, "data.drop_last", data.drop_last ? "true" : "false");
   add(fields, "train.batch_size", std::to_string(options.batch_size));

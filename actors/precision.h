@@ -18,7 +18,8 @@ struct Precision {
 inline constexpr std::pair<std::string_view, Precision> precisions[] = {
     {"32-true", {DType::f32, DType::f32}},
     {"64-true", {DType::f64, DType::f32}},
-    {"bf16-mixed", {DType::f32, DType::bf16}}};
+    {"bf16-mixed", {DType::f32, DType::bf16}},
+    {"16-mixed", {DType::f32, DType::f16}}};
 
 /// The name of a precision; empty for a combination that has none.
 constexpr std::string_view name_of(const Precision& precision) {
@@ -26,5 +27,9 @@ constexpr std::string_view name_of(const Precision& precision) {
     if (value == precision) return name;
   return {};
 }
+
+/// How f32 is multiplied (Stream::conv_tf32, Stream::matmul_tf32), by PyTorch's names.
+inline constexpr std::pair<std::string_view, bool> f32_products[] = {{"ieee", false},
+                                                                     {"tf32", true}};
 
 }  // namespace troupe

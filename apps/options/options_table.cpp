@@ -179,7 +179,7 @@ void add_run(OptionFields& fields, Options& o) {
                                 "what computes: cuda, an NVIDIA GPU; auto, a GPU if this build has "
                                 "CUDA and one can be used, else the CPU",
                                 {.synonyms = {"accelerator"}}));
-  fields.push_back(precision_field(o.pipeline));
+  std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
       field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing"));

@@ -8,6 +8,7 @@
 
 #include "actors/data/batch_maker.h"
 #include "actors/data/csv_table.h"
+#include "actors/precision.h"
 #include "apps/error_wording.h"
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
@@ -27,6 +28,7 @@ class Validator {
     check_dataset();
     check_optimizer();
     check_samples();
+    check_precision();
     check_data();
     check_batch();
     check_schedule();
@@ -106,6 +108,16 @@ class Validator {
     require(size == 1 || size == static_cast<std::size_t>(channels), {path},
             "give one number, or one for each channel", "{} has {} for {}", path,
             counted(static_cast<std::int64_t>(size), "number"), counted(channels, "channel"));
+  }
+
+  void check_precision() const {
+    const Stream& stream = pipeline_.stream;
+    require(pipeline_.dtype == DType::f32 || !(stream.matmul_tf32 || stream.conv_tf32),
+            {stream.matmul_tf32 ? "matmul_precision" : "conv_precision", "precision"},
+            "leave it out, or set precision to 32-true",
+            "{} is tf32, which rounds products of f32, but precision is {}",
+            stream.matmul_tf32 ? "matmul_precision" : "conv_precision",
+            name_of(Precision{pipeline_.dtype, stream.products}));
   }
 
   void check_data() const {

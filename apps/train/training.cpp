@@ -338,12 +338,14 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const Precision precision{pipeline.dtype, pipeline.stream.products};
   const Device device = pipeline.stream.device;
   return fmt::format(
-      "{}: {} blocks in {}{}, {} schedule{}{}\n"
+      "{}: {} blocks in {}{}, {} schedule{}{}{}{}\n"
       "batches of {} in {}\n"
       "{}{}, {} per kernel{}{}",
       model_title(pipeline.model), fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)),
+      pipeline.stream.matmul_tf32 ? ", matmul_precision tf32" : "",
+      pipeline.stream.conv_tf32 ? ", conv_precision tf32" : "",
       device == Device::cpu()
           ? ""
           : fmt::format(", on {} ({})", to_string(device), backend(device).fingerprint()),

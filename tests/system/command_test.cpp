@@ -261,6 +261,20 @@ TEST_F(Command, RefusesMixedPrecisionWithoutTheInstructionsForIt) {
   EXPECT_EQ(troupe_command({"options", path}).exit_code, 0);
 }
 
+TEST_F(Command, RefusesTf32OnTheCpu) {
+  const std::string path = file("o.yaml",
+                                "model: {name: mlp, widths: [8]}\n"
+                                "data: {name: synthetic, shape: [1, 4, 4], count: 64}\n"
+                                "train: {batch_size: 32}\n"
+                                "device: cpu\n"
+                                "conv_precision: tf32\n");
+  const Outcome outcome = troupe_command({"train", path, "-o", (root_ / "out").string()});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("conv_precision allows TF32, which cpu does not have"),
+                                   HasSubstr("compute on a GPU")));
+  EXPECT_FALSE(fs::exists(root_ / "out"));
+}
+
 TEST_F(Command, ReadsEveryShippedRecipe) {
   int recipes = 0;
   for (const auto& entry : fs::directory_iterator(TROUPE_SOURCE_DIR "/recipes")) {

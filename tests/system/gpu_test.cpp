@@ -90,13 +90,19 @@ TEST_F(Gpu, ResumesToTheSameBitsAndIsEvaluatedOnTheCpuToo) {
   EXPECT_NEAR(std::stod(there[1]), std::stod(here[1]), 1e-5);
 }
 
-TEST_F(Gpu, RefusesWhatItHasNoKernelsFor) {
-  const Outcome outcome = train("bf16", {"-r", "precision=bf16-mixed"});
-  EXPECT_NE(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.error,
-              AllOf(HasSubstr("precision multiplies in bf16, for which cuda:0 has no "
-                              "kernels"),
-                    HasSubstr("32-true")));
+TEST_F(Gpu, TrainsInOtherPrecisionsAndSaysSo) {
+  ASSERT_EQ(train("whole").exit_code, 0);
+  for (const std::string precision : {"bf16-mixed", "16-mixed"}) {
+    const Outcome outcome = train(precision, {"-r", "precision=" + precision});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(outcome.out, HasSubstr(", " + precision + ", on cuda:0"));
+    EXPECT_THAT(outcome.error, HasSubstr(" 0 errors"));
+    EXPECT_NE(digest(precision), digest("whole"));
+  }
+  const Outcome outcome =
+      train("tf32", {"-r", "conv_precision=tf32", "-r", "matmul_precision=tf32"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr(", matmul_precision tf32, conv_precision tf32, on cuda:0"));
 }
 
 TEST_F(Gpu, SaysWhyNoneCanBeUsed) {

@@ -558,18 +558,19 @@ TEST(Options, TakePrecisionsByLightningsAndByTheirFormerNames) {
   const Options mixed = parse_options("precision: bf16-mixed", "o.yaml");
   EXPECT_EQ(mixed.pipeline.dtype, DType::f32);
   EXPECT_EQ(mixed.pipeline.stream.products, DType::bf16);
+  EXPECT_EQ(written("16-mixed"), "16-mixed");
+  EXPECT_EQ(parse_options("precision: 16-mixed", "o.yaml").pipeline.stream.products, DType::f16);
 }
 
 TEST(Options, SayWhatToWriteForOtherProgramsPrecisions) {
   for (const auto& [theirs, remedy] :
        {std::pair{"bf16", "did you mean bf16-mixed?"},
         {"bf16-true", "did you mean bf16-mixed?"},
-        {"16-mixed", "no kernels for it; write bf16-mixed"},
-        {"16-true", "no kernels for it; write bf16-mixed"},
-        {"fp16", "no kernels for it; write bf16-mixed"},
-        {"tf32", "no kernels for it; write 32-true or bf16-mixed"},
-        {"high", "no kernels for it; write 32-true or bf16-mixed"},
-        {"16", "no kernels for it; write bf16-mixed"},
+        {"16-true", "did you mean 16-mixed?"},
+        {"fp16", "did you mean 16-mixed?"},
+        {"tf32", "write 32-true, and tf32 as matmul_precision and conv_precision"},
+        {"high", "write 32-true, and tf32 as matmul_precision and conv_precision"},
+        {"16", "did you mean 16-mixed?"},
         {"32", "did you mean 32-true?"},
         {"64", "did you mean 64-true?"},
         {"transformer-engine", "no kernels for it; write bf16-mixed"},
@@ -577,14 +578,48 @@ TEST(Options, SayWhatToWriteForOtherProgramsPrecisions) {
         {"double", "did you mean 64-true?"},
         {"bf16_mixed", "did you mean bf16-mixed?"}}) {
     const std::string message = refusal(fmt::format("precision: {}", theirs));
-    EXPECT_THAT(message,
-                AllOf(HasSubstr(fmt::format("o.yaml:1:12: precision is {}", theirs)),
-                      HasSubstr("one of 32-true, 64-true, bf16-mixed"), HasSubstr(remedy)));
+    EXPECT_THAT(message, AllOf(HasSubstr(fmt::format("o.yaml:1:12: precision is {}", theirs)),
+                               HasSubstr("one of 32-true, 64-true, bf16-mixed, 16-mixed"),
+                               HasSubstr(remedy)));
   }
-  for (const char* key : {"fp16", "bf16", "matmul_precision", "allow_tf32", "mixed_precision"})
+  for (const char* key : {"fp16", "bf16", "mixed_precision"})
     EXPECT_THAT(refusal(fmt::format("{}: true", key)), HasSubstr("did you mean precision?"));
   EXPECT_THAT(refusal("precision: [32-true]"), HasSubstr("precision is a list"));
   EXPECT_THAT(refusal("precision:"), HasSubstr("precision is empty"));
+}
+
+TEST(Options, AllowTf32ForMatricesAndForConvolutions) {
+  const Options none = parse_options("precision: 32-true", "o.yaml");
+  EXPECT_FALSE(none.pipeline.stream.matmul_tf32 || none.pipeline.stream.conv_tf32);
+  const Options matrices = parse_options("matmul_precision: tf32", "o.yaml");
+  EXPECT_TRUE(matrices.pipeline.stream.matmul_tf32);
+  EXPECT_FALSE(matrices.pipeline.stream.conv_tf32);
+  const Options images = parse_options("matmul_precision: ieee\nconv_precision: tf32", "o.yaml");
+  EXPECT_FALSE(images.pipeline.stream.matmul_tf32);
+  EXPECT_TRUE(images.pipeline.stream.conv_tf32);
+  EXPECT_EQ(option_text(images, "conv_precision"), "tf32");
+  EXPECT_EQ(option_text(images, "matmul_precision"), "ieee");
+}
+
+TEST(Options, SayWhatToWriteForOtherProgramsTf32) {
+  EXPECT_THAT(refusal("matmul_precision: high"),
+              AllOf(HasSubstr("o.yaml:1:19: matmul_precision is high"),
+                    HasSubstr("one of ieee, tf32"), HasSubstr("did you mean tf32?")));
+  EXPECT_THAT(refusal("matmul_precision: medium"), HasSubstr("bf16-mixed"));
+  EXPECT_THAT(refusal("matmul_precision: highest"), HasSubstr("did you mean ieee?"));
+  EXPECT_THAT(refusal("conv_precision: true"), HasSubstr("did you mean tf32?"));
+  EXPECT_THAT(refusal("float32_matmul_precision: high"),
+              HasSubstr("did you mean matmul_precision?"));
+  EXPECT_THAT(refusal("cudnn_allow_tf32: true"), HasSubstr("did you mean conv_precision?"));
+  EXPECT_THAT(refusal("allow_tf32: true"),
+              HasSubstr("set matmul_precision and conv_precision to tf32"));
+}
+
+TEST(Options, RefuseTf32InDoublePrecision) {
+  for (const char* key : {"matmul_precision", "conv_precision"})
+    EXPECT_THAT(refusal(fmt::format("precision: 64-true\n{}: tf32", key)),
+                AllOf(HasSubstr("o.yaml:2:"), HasSubstr(fmt::format("{} is tf32", key)),
+                      HasSubstr("precision is 64-true"), HasSubstr("32-true")));
 }
 
 TEST(Options, RefuseWinogradInDoublePrecision) {

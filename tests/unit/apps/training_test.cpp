@@ -441,7 +441,9 @@ const std::set<std::string> elsewhere = {"data.train_samples",
                                          "checkpoint.keep_best",
                                          "log.every_steps",
                                          "log.level",
-                                         "device"};
+                                         "device",
+                                         "matmul_precision",  // refused on the CPU
+                                         "conv_precision"};
 
 TEST(TrainingOptions, EachOneChangesTheRun) {
   const std::string before = run_as_text(options_with({}));
