@@ -140,8 +140,8 @@ void add_nodes(fe::graph::Graph& graph, const ConvolutionWork& work, DType resul
 }
 
 /// What plans may not do. Those that use tensor cores on f32 round it to TF32, unless they are
-/// noted to convert their inputs down: these round to f16. Winograd's and Fourier's transforms of
-/// factors would be rounded once more for tensor cores.
+/// noted to convert their inputs down, to whatever. Winograd's and Fourier's transforms of factors
+/// would be rounded once more for tensor cores.
 std::vector<fe::NumericalNote_t> unwanted_notes(const ConvolutionWork& work) {
   using enum fe::NumericalNote_t;
   if (work.dtype == DType::f32 && !work.tf32)
