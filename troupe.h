@@ -40,6 +40,7 @@
 #include "ops/nn/state.h"             // weights and running statistics
 #include "ops/on_device.h"            // tensors on other devices
 #include "ops/optim/learning_rate.h"  // learning rates
+#include "ops/optim/loss_scale.h"     // loss scaling
 #include "ops/optim/optimizers.h"     // optimizers, known and your own
 
 // The troupe command, for a program with definitions of its own.

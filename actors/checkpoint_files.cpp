@@ -1,5 +1,7 @@
 #include "actors/checkpoint_files.h"
 
+#include <fmt/format.h>
+
 #include "runtime/device/own_stream.h"
 
 namespace troupe {
@@ -26,8 +28,13 @@ Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folde
                                               const Retention& keep,
                                               const std::vector<ShardInfo>& elsewhere) {
   const std::int64_t step = manifest.step;
-  if (!snapshots.empty())
-    manifest.run["updates"] = std::to_string(snapshots.front().state->updates);
+  if (!snapshots.empty()) {
+    const StateVersion& state = *snapshots.front().state;
+    manifest.run["updates"] = std::to_string(state.updates);
+    if (const auto& scale = state.loss_scale)
+      manifest.run["loss_scale"] =
+          fmt::format("{} {} {}", scale->scale, scale->finite_steps, scale->overflows);
+  }
   auto written = write_checkpoint(folder, std::move(manifest), contents(snapshots), {}, elsewhere);
   if (!written) return written;
   const Status pruned = prune_checkpoints(folder, keep, step);

@@ -14,7 +14,8 @@ ActionLabel GradientNorm::act() {
   double total = 0;
   for (const auto& [stage, of_stage] : held_)
     for (const double square : of_stage->sums.elements<double>()) total += square;
-  norm.send({.key = key}, {std::sqrt(total)});
+  const LossScale scale = held_.begin()->second->loss_scale;  // the same in all stages
+  norm.send({.key = key}, {std::sqrt(total) / scale.scale, scale});
   for (const auto& [stage, of_stage] : held_) squares.release(of_stage);
   held_.clear();
   return {"N", key};

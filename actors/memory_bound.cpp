@@ -53,15 +53,20 @@ void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t s
   }
   const StageSchedule schedule = schedule_of(options, stage);
   const std::size_t deferred = schedule.max_deferred() * bytes.deferred;
+  const bool scales_loss = loss_scale_options(options) && stage + 1 == options.partition.size();
+  // Of each micro-batch on its way back.
+  const std::size_t scaled = scales_loss ? (1 + schedule.max_deferred()) * bytes.output : 0;
   const std::size_t activations =
-      schedule.credits * bytes.saved + deferred + bytes.working + gradient;
+      schedule.credits * bytes.saved + deferred + bytes.working + gradient + scaled;
   // The committed version, the next one, and the one that a checkpoint is being written from.
   const std::size_t copies =
       (options.writer ? std::size_t{3} : 2) * (1 + options.optimizer.state_names().size());
   bound.parts.push_back({fmt::format("stage {} activations", stage), activations * replicas});
-  // Each bucket is clipped in a copy.
-  const std::size_t clipped =
-      options.optimizer.clip_value() > 0 || options.optimizer.clip_norm() > 0 ? largest_bucket : 0;
+  // Each bucket is clipped in a copy, and multiplied by a factor in another.
+  const bool scales = loss_scale_options(options).has_value();
+  const int changes =
+      int{options.optimizer.clip_value() > 0} + int{options.optimizer.clip_norm() > 0 || scales};
+  const std::size_t clipped = static_cast<std::size_t>(changes) * largest_bucket;
   bound.parts.push_back(
       {fmt::format("stage {} state", stage), (copies * bytes.state + clipped) * replicas});
   const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;

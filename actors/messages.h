@@ -99,13 +99,21 @@ struct ReducedGradient {
 /// in the order of the StateSpec; f64, in the CPU's memory.
 struct GradientSquares {
   Tensor sums;
-  static void members(auto& self, auto& visit) { visit(self.sums); }
+  LossScale loss_scale = {};  ///< the gradient was multiplied by it
+  static void members(auto& self, auto& visit) {
+    visit(self.sums);
+    visit(self.loss_scale);
+  }
 };
 
-/// Gradient norm → every stage: the 2-norm of the step's gradient over all parameters of the model.
+/// Gradient norm → every stage, and monitor if losses are scaled.
 struct GradientNormOfStep {
-  double norm = 0;
-  static void members(auto& self, auto& visit) { visit(self.norm); }
+  double norm = 0;  ///< 2-norm of the step's gradient over all parameters of the model, not scaled
+  LossScale loss_scale = {};  ///< of the step
+  static void members(auto& self, auto& visit) {
+    visit(self.norm);
+    visit(self.loss_scale);
+  }
 };
 
 /// Monitor → every stage: LearningRateOptions::plateau_factor of the step.

@@ -79,7 +79,18 @@ ActionLabel Monitor::send_factor() {
   return {"rate", key};
 }
 
+ActionLabel Monitor::take_norm() {
+  const auto held = gradient_norm.take();
+  const MessageKey key = held.header.key;
+  if (!is_reported(key)) scores_.norms.insert_or_assign(key.step, *held);
+  gradient_norm.release(held);
+  report_whole_steps();
+  vote_if_whole();
+  return {"norm", key};
+}
+
 ActionLabel Monitor::act() {
+  if (gradient_norm.ready()) return take_norm();
   if (!score.ready()) return send_factor();
   const auto held = score.take();
   const Header& header = held.header;
@@ -116,11 +127,18 @@ void Monitor::vote_if_whole() {
     voted_ = committed_;
     return end_before(committed_);
   }
-  const auto found = scores_.sums.find({committed_, Purpose::train});
-  if (found == scores_.sums.end() || found->second.missing > 0) return;
-  refuse_what_is_not_finite(total(found->second.parts).loss_sum);
+  const Scores::Sum* const step = whole(committed_);
+  if (!step) return;
+  refuse_what_is_not_finite(total(step->parts).loss_sum);
+  refuse_smallest_scale();
   voted_ = committed_;
   vote(committed_, nullptr);
+}
+
+const Scores::Sum* Monitor::whole(std::uint32_t step) const {
+  const auto found = scores_.sums.find({step, Purpose::train});
+  if (found == scores_.sums.end() || found->second.missing > 0) return nullptr;
+  return options_.loss_scale && !scores_.norms.contains(step) ? nullptr : &found->second;
 }
 
 bool Monitor::stops_early() const {
@@ -137,6 +155,17 @@ void Monitor::refuse_what_is_not_finite(double loss) const {
                                 "run continues");
 }
 
+// A gradient that is not finite is usual while a scale adapts, until it is the smallest.
+void Monitor::refuse_smallest_scale() const {
+  if (!options_.loss_scale || !options_.stop_on_nan) return;
+  const auto& [norm, scale] = scores_.norms.at(committed_);
+  if (std::isfinite(norm) || !is_smallest(*options_.loss_scale, scale)) return;
+  throw Error(ErrorCode::diverged,
+              fmt::format("the gradient of step {} is not finite with the smallest loss scale, {}",
+                          committed_ + 1, scale.scale),
+              "lower `lr`, or raise `warmup_steps`; with a lower `min_scale` the scale falls on");
+}
+
 void Monitor::on_commit(const Commit& commit) {
   committed_ = commit.step + 1;
   if (commit.last) last_ = commit;
@@ -148,18 +177,23 @@ void Monitor::on_commit(const Commit& commit) {
 // the call, so that the next incarnation does not report again if this one ends here.
 void Monitor::report_whole_steps() {
   report_evaluation();
-  while (scores_.reported < committed_) {
-    const auto found = scores_.sums.find({scores_.reported, Purpose::train});
-    if (found == scores_.sums.end() || found->second.missing > 0) break;
-    const Scores::Sum sum = std::move(found->second);
-    scores_.sums.erase(found);
+  while (scores_.reported < committed_ && whole(scores_.reported)) {
+    const auto sum = scores_.sums.extract({scores_.reported, Purpose::train});
+    const auto norm = scores_.norms.extract(scores_.reported);
     ++scores_.reported;
-    const Score::Numbers all = total(sum.parts);
-    const auto samples = static_cast<double>(sum.samples);
-    std::optional<double> accuracy;
-    if (all.correct) accuracy = static_cast<double>(*all.correct) / samples;
-    if (options_.on_step)
-      options_.on_step({scores_.reported, all.loss_sum / samples, accuracy, sum.samples, lap()});
+    const Score::Numbers all = total(sum.mapped().parts);
+    const auto samples = static_cast<double>(sum.mapped().samples);
+    StepSeen seen{.step = scores_.reported,
+                  .loss = all.loss_sum / samples,
+                  .accuracy = std::nullopt,
+                  .samples = sum.mapped().samples,
+                  .duration = lap()};
+    if (all.correct) seen.accuracy = static_cast<double>(*all.correct) / samples;
+    if (norm) {
+      seen.loss_scale = norm.mapped().loss_scale.scale;
+      seen.skipped = !std::isfinite(norm.mapped().norm);
+    }
+    if (options_.on_step) options_.on_step(seen);
     report_evaluation();
   }
   const bool all_made = last_ || committed_ >= options_.timeline.steps;

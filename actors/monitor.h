@@ -10,6 +10,7 @@
 #include "actors/evaluation.h"
 #include "actors/messages.h"
 #include "actors/timeline.h"
+#include "ops/optim/loss_scale.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
@@ -20,7 +21,9 @@ struct StepSeen {
   double loss = 0;                     ///< mean over the step's samples
   std::optional<double> accuracy = 0;  ///< none for a loss without accuracy
   std::int64_t samples = 0;
-  std::chrono::nanoseconds duration{0};  ///< since the step before, or since the last evaluation
+  std::chrono::nanoseconds duration{0};   ///< since the step before, or since the last evaluation
+  std::optional<double> loss_scale = {};  ///< none if losses are not scaled
+  bool skipped = false;  ///< its gradient was not finite: the weights are those from before
 };
 
 /// The progress of an evaluation.
@@ -39,7 +42,8 @@ struct Scores {
     std::int64_t samples = 0;  ///< of the parts that have arrived
   };
   std::map<std::pair<std::uint32_t, Purpose>, Sum> sums;
-  std::uint32_t reported = 0;           ///< steps
+  std::map<std::uint32_t, GradientNormOfStep> norms;  ///< of steps that are not reported
+  std::uint32_t reported = 0;                         ///< steps
   std::uint32_t evaluated = 0;          ///< steps after which the newest evaluation was reported
   std::vector<Evaluation> evaluations;  ///< after EarlyStopping::before, those that were reported
   std::chrono::steady_clock::time_point since;
@@ -48,8 +52,11 @@ struct Scores {
 struct MonitorOptions {
   Timeline timeline;
   EarlyStopping stopping;
-  LearningRateOptions rate = {};  ///< of a plateau schedule
-  bool stop_on_nan = true;      ///< fail at a loss that is not finite, before its step is committed
+  LearningRateOptions rate = {};                    ///< of a plateau schedule
+  std::optional<LossScaleOptions> loss_scale = {};  ///< as in StageOptions
+  /// Fail at a loss that is not finite, and at a gradient that is not with the smallest loss scale,
+  /// before the step is committed.
+  bool stop_on_nan = true;
   std::int64_t test_count = 0;  ///< samples of the test set
   /// Called in order, on an actor thread; must not block.
   std::function<void(const StepSeen&)> on_step;
@@ -67,21 +74,25 @@ MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count);
 /// arrived, so that no score is in flight at the commit. Ends the run after an evaluation that
 /// meets the criteria of `stopping`. Keeps the run open until the last evaluation ends.
 ///
-/// Fails with `diverged` at a loss that is not finite if `stop_on_nan` is set, and with `internal`
-/// if an evaluation has a different number of samples from `test_count`.
+/// Fails with `diverged` as MonitorOptions::stop_on_nan says, and with `internal` if an evaluation
+/// has a different number of samples from `test_count`.
 class Monitor final : public Actor {
  public:
   using Options = MonitorOptions;
   explicit Monitor(MonitorOptions options);
 
   Input<Score> score{this, "score"};
+  /// From a GradientNorm, if losses are scaled: a step is reported with its scale.
+  Input<GradientNormOfStep> gradient_norm{this, "gradient_norm", Connection::optional};
   /// To every stage, if the schedule is `plateau`: one message for each step, after the evaluation
   /// that precedes the step.
   Output<RateFactor> rate_factor{this, "rate_factor", Connection::optional};
 
-  bool ready() const override { return score.ready() || can_send_factor(); }
+  bool ready() const override {
+    return score.ready() || gradient_norm.ready() || can_send_factor();
+  }
   ActionLabel act() override;
-  /// A factor is sent once a step, not once a micro-batch.
+  /// Norms and factors come once a step, not once a micro-batch.
   FiringRules firing_rules() const override {
     return {{{.name = "M", .takes = {{&score}}, .releases = {{&score}}, .fills = {}}}, {}};
   }
@@ -96,9 +107,13 @@ class Monitor final : public Actor {
   bool has_evaluated() const;
   bool can_send_factor() const;
   ActionLabel send_factor();
+  ActionLabel take_norm();
+  /// All scores and the norm of a training step; null until all have arrived.
+  const Scores::Sum* whole(std::uint32_t step) const;
   void vote_if_whole();
   bool stops_early() const;
   void refuse_what_is_not_finite(double loss) const;
+  void refuse_smallest_scale() const;
   void report_whole_steps();
   void report_evaluation();
   bool awaits_evaluation() const;

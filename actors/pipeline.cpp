@@ -29,7 +29,7 @@ struct Common {
   std::vector<std::vector<BucketBytes>> buckets;                      ///< by stage and bucket
   std::vector<std::vector<std::vector<ActorRef<Reducer>>>> reducers;  ///< and then by replica
   ActorRef<Monitor> monitor;
-  std::optional<ActorRef<GradientNorm>> norm;  ///< if gradients are clipped by it
+  std::optional<ActorRef<GradientNorm>> norm;  ///< if gradients are clipped by it, or scaled
   std::optional<ActorRef<CheckpointWriter>> writer;
   std::map<std::uint32_t, ActorRef<ShardWriter>> shard_writers;  ///< by process
 };
@@ -67,6 +67,8 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
           .seed = options.seed,
           .rate = learning_rate_options(options),
           .optimizer = options.optimizer,
+          .loss_scale = loss_scale_options(options),
+          .last = stage + 1 == options.partition.size(),
           .staleness = options.staleness,
           .micro_batches = [sampler = Sampler(sampler_options(options))](std::uint32_t step) {
             return static_cast<std::uint32_t>(
@@ -145,9 +147,11 @@ void connect_reducers(Graph& graph, const PipelineOptions& options, const Common
 }
 
 // Messages that come once a step: with two slots, none waits for the last one's release.
+const EdgeOptions once_a_step{2, 0};
+
 void connect_update(Graph& graph, const PipelineOptions& options, const Common& common,
                     const Column& column, std::size_t s) {
-  const EdgeOptions edge{2, 0};
+  const EdgeOptions edge = once_a_step;
   if (options.rate.schedule == LearningRateSchedule::plateau)
     graph.connect(common.monitor, &Monitor::rate_factor, column.stages[s], &Stage::rate_factor,
                   edge);
@@ -233,6 +237,7 @@ MonitorOptions monitor_options(const PipelineOptions& options) {
   return {.timeline = timeline_of(options),
           .stopping = options.stopping,
           .rate = options.rate,
+          .loss_scale = loss_scale_options(options),
           .stop_on_nan = options.stop_on_nan,
           .test_count = options.data.dataset.count(Split::test),
           .on_step = options.on_step,
@@ -313,6 +318,14 @@ LearningRateOptions learning_rate_options(const PipelineOptions& options) {
   return rate;
 }
 
+std::optional<LossScaleOptions> loss_scale_options(const PipelineOptions& options) {
+  LossScaleOptions result = options.loss_scale;
+  if (result.mode == LossScaling::automatic)
+    result.mode = options.stream.products == DType::f16 ? LossScaling::dynamic : LossScaling::none;
+  if (result.mode == LossScaling::none) return std::nullopt;
+  return result;
+}
+
 std::size_t micro_batches_of_a_replica(const PipelineOptions& options) {
   return (options.micro_batches + options.replicas - 1) / options.replicas;
 }
@@ -356,6 +369,13 @@ void check(const PipelineOptions& options) {
   options.optimizer.check_groups(parameter_names(model_of(options)));
   (void)partition_of(options);  // checks it
   check_loss(options);
+  check(options.loss_scale);
+  if (options.staleness > 0 && loss_scale_options(options))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`staleness` is {}, but losses are scaled: a sum would be applied in a "
+                            "step with another scale than its own",
+                            options.staleness),
+                "set `LossScaleOptions::mode` to none, or `staleness` to 0");
   const Dataset& data = options.data.dataset;
   if (options.evaluates && data.count(Split::test) <= 0)
     throw Error(
@@ -393,9 +413,13 @@ Graph build_pipeline(const PipelineOptions& options) {
       common.reducers[s].push_back(add_reducers(graph, options, s, b, common.buckets[s]));
   }
   common.monitor = graph.add<Monitor>("monitor", monitor_options(options));
-  if (options.optimizer.clip_norm() > 0)
+  const bool scales = loss_scale_options(options).has_value();
+  if (scales || options.optimizer.clip_norm() > 0)
     common.norm = graph.add<GradientNorm>(
         "gradient_norm", GradientNormOptions{static_cast<std::uint32_t>(options.partition.size())});
+  if (scales)
+    graph.connect(*common.norm, &GradientNorm::norm, common.monitor, &Monitor::gradient_norm,
+                  once_a_step);
   if (options.writer) add_writers(graph, options, common);
   for (std::uint32_t r = 0; r < options.replicas; ++r) add_replica(graph, options, common, r);
   return graph;

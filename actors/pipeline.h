@@ -59,9 +59,10 @@ struct PipelineOptions {
 
   LearningRateOptions rate;  ///< its numbers of steps are set from the data
   Optimizer optimizer = default_optimizer();
-  EarlyStopping stopping;   ///< needs `evaluates`
-  LossFunction loss;        ///< has to fit the data set's targets and the model's outputs
-  bool stop_on_nan = true;  ///< fail at a loss that is not finite, before its step is committed
+  LossScaleOptions loss_scale;  ///< not with staleness
+  EarlyStopping stopping;       ///< needs `evaluates`
+  LossFunction loss;            ///< has to fit the data set's targets and the model's outputs
+  bool stop_on_nan = true;      ///< as in MonitorOptions
 
   std::function<void(const StepSeen&)> on_step;  ///< all three as in MonitorOptions
   std::function<void(const EvaluationProgress&)> on_evaluation_progress;
@@ -89,6 +90,9 @@ Timeline timeline_of(const PipelineOptions& options);
 
 /// The learning rates of the run. They span all epochs, also if `max_steps` ends the run earlier.
 LearningRateOptions learning_rate_options(const PipelineOptions& options);
+
+/// PipelineOptions::loss_scale with the mode dynamic or fixed; none if losses are not scaled.
+std::optional<LossScaleOptions> loss_scale_options(const PipelineOptions& options);
 
 /// The largest number of micro-batches of a step on any replica.
 std::size_t micro_batches_of_a_replica(const PipelineOptions& options);

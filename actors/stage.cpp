@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "actors/loader.h"
 #include "actors/timeline.h"
+#include "ops/on_device.h"
 
 namespace troupe {
 
@@ -17,6 +19,12 @@ Stage::Stage(StageOptions options)
     throw Error(ErrorCode::bad_options,
                 "a stage with staleness lacks the number of micro-batches of a step",
                 "give StageOptions::micro_batches, a function of the step");
+  if (options_.loss_scale) check(*options_.loss_scale);
+  if (options_.staleness > 0 && options_.loss_scale)
+    throw Error(ErrorCode::bad_options,
+                "a stage has staleness and a loss scale: a sum would be applied in a step with "
+                "another scale than its own",
+                "leave one of them out");
   for (std::uint32_t bucket = 1; bucket < buckets(); ++bucket)
     more_gradients_.push_back(
         std::make_unique<Output<Gradient>>(this, fmt::format("gradient/{}", bucket)));
@@ -81,12 +89,12 @@ bool Stage::has_sums() const {
 }
 
 bool Stage::can_send_squares() const {
-  return options_.optimizer.clip_norm() > 0 && gradient_squares.connected() && !squares_sent_ &&
-         has_sums() && gradient_squares.has_slot();
+  return needs_norm() && gradient_squares.connected() && !squares_sent_ && has_sums() &&
+         gradient_squares.has_slot();
 }
 
 bool Stage::can_update() const {
-  const bool has_norm = norm_ || options_.optimizer.clip_norm() == 0;
+  const bool has_norm = norm_ || !needs_norm();
   const bool has_rate = factor_ || options_.rate.schedule != LearningRateSchedule::plateau;
   return !next_state_ && has_sums() && has_norm && has_rate && all_went_back();
 }
@@ -180,14 +188,29 @@ ActionLabel Stage::backward() {
   auto grad = output_gradient.take();
   const Header about = grad.header;
   auto flight = in_flight_.extract(about.key.micro_batch);
-  going_back_.push_back({std::move(flight.mapped()), std::move(grad)});
+  Tensor gradient = scaled(grad->tensor);
+  going_back_.push_back({std::move(flight.mapped()), std::move(grad), std::move(gradient)});
   if (splits_backward()) {
     const GoingBack& last = going_back_.back();
-    input_gradient.send(about, {program().input_gradient(*last.forward.saved, last.grad->tensor)});
+    input_gradient.send(about, {program().input_gradient(*last.forward.saved, last.gradient)});
   } else {
     continue_backward();
   }
   return {"B", about.key};
+}
+
+LossScale Stage::loss_scale() {
+  if (!options_.loss_scale) return {};
+  return loss_scale_after(*options_.loss_scale, program().state()->loss_scale);
+}
+
+Tensor Stage::scaled(const Tensor& gradient) {
+  if (!options_.loss_scale || !options_.last) return gradient;
+  const Stream& stream = stream_.get();
+  const Tensor given = on_device(stream, gradient);  // others may hold it
+  Tensor result = Tensor::empty(given.shape(), given.dtype(), given.device(), given.layout());
+  kernels(given.device(), given.dtype()).scale(stream, given, loss_scale().scale, result);
+  return result;
 }
 
 ActionLabel Stage::weight_gradient() {
@@ -200,7 +223,7 @@ void Stage::continue_backward() {
   GoingBack& first = going_back_.front();
   const Header about = first.grad.header;
   const std::uint32_t bucket = first.bucket++;
-  auto made = program().backward(*first.forward.saved, first.grad->tensor, bucket);
+  auto made = program().backward(*first.forward.saved, first.gradient, bucket);
   gradient_of(bucket)->send(about, {std::move(made.gradient), std::move(made.statistics)});
   if (bucket + 1 < buckets()) return;
   if (input_gradient.connected() && !splits_backward())
@@ -263,8 +286,8 @@ MessageKey Stage::collect() {
 
 ActionLabel Stage::send_squares() {
   const MessageKey key{step_, Purpose::train, static_cast<std::uint32_t>(options_.stage)};
-  gradient_squares.send({.key = key},
-                        {program().gradient_squares(options_.optimizer, gradients())});
+  gradient_squares.send(
+      {.key = key}, {program().gradient_squares(options_.optimizer, gradients()), loss_scale()});
   squares_sent_ = true;
   return {"Q", key};
 }
@@ -286,8 +309,16 @@ ActionLabel Stage::update() {
   const double norm = norm_ ? (*norm_)->norm : 0;
   LearningRateOptions rate = options_.rate;
   if (factor_) rate.plateau_factor = (*factor_)->factor;
-  next_state_ = program().step(options_.optimizer.at(rate, step_, norm), learning_rate(rate, step_),
-                               gradients(), statistics);
+  const LossScale scale = loss_scale();
+  const bool finite = !options_.loss_scale || std::isfinite(norm);
+  next_state_ = program().step(options_.optimizer.at(rate, step_, norm, scale.scale),
+                               learning_rate(rate, step_),
+                               finite ? gradients() : std::vector<Tensor>{}, statistics);
+  if (options_.loss_scale) {
+    auto next = std::make_shared<StateVersion>(*next_state_);
+    next->loss_scale = next_loss_scale(*options_.loss_scale, scale, finite);
+    next_state_ = std::move(next);
+  }
   vote(step_, next_state_);
   return {"U", {step_, Purpose::train, 0}};
 }

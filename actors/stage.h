@@ -9,6 +9,7 @@
 #include "actors/schedule.h"
 #include "actors/stage_program.h"
 #include "ops/optim/learning_rate.h"
+#include "ops/optim/loss_scale.h"
 #include "ops/optim/optimizers.h"
 #include "runtime/device/own_stream.h"
 #include "runtime/flow/actor.h"
@@ -24,6 +25,9 @@ struct StageOptions {
   std::uint64_t seed = 1;  ///< of random numbers such as dropout's
   LearningRateOptions rate;
   Optimizer optimizer = default_optimizer();
+  /// Dynamic or fixed; none: losses are not scaled. Not with staleness.
+  std::optional<LossScaleOptions> loss_scale = {};
+  bool last = false;  ///< a loss follows; if losses are scaled, it scales what the loss sends
   /// Steps after which a sum of gradients is applied, as in ReducerOptions; 0: in its own step.
   std::uint32_t staleness = 0;
   /// Micro-batches of a step, over all replicas; used if staleness > 0. A pure function.
@@ -42,8 +46,15 @@ struct StageOptions {
 /// stage releases the messages of its last micro-batch only at the commit, so the next incarnation
 /// receives them again and can determine when all micro-batches have run backward.
 ///
-/// Throws Error{bad_options} when it is made with staleness but no micro_batches, or with wrong
-/// hyper-parameters. Fails with the errors of its program, such as bad_shape.
+/// If losses are scaled, the last stage multiplies the gradients of its outputs by the scale of the
+/// step, so all gradients behind it are scaled, and the update divides by it. A step whose gradient
+/// is not finite is skipped, as by PyTorch's GradScaler: it is committed with a lower scale, with
+/// the running statistics of its forward passes, and with the weights and the optimizer's state
+/// from before.
+///
+/// Throws Error{bad_options} when it is made with staleness but no micro_batches, with staleness
+/// and a loss scale, or with wrong hyper-parameters. Fails with the errors of its program, such as
+/// bad_shape.
 class Stage final : public Actor {
  public:
   using Options = StageOptions;
@@ -56,7 +67,8 @@ class Stage final : public Actor {
   Output<OutputGradient> input_gradient{this, "input_gradient", Connection::optional};
   Output<Gradient> gradient{this, "gradient"};      ///< of bucket 0
   Input<ReducedGradient> reduced{this, "reduced"};  ///< one edge per bucket
-  /// To and from a GradientNorm, if the optimizer clips by norm. Of the replicas, one sends.
+  /// To and from a GradientNorm, if the optimizer clips by norm or losses are scaled. Of the
+  /// replicas, one sends.
   Output<GradientSquares> gradient_squares{this, "gradient_squares", Connection::optional};
   Input<GradientNormOfStep> gradient_norm{this, "gradient_norm", Connection::optional};
   /// From a Monitor, if the schedule of the rate is `plateau`.
@@ -100,6 +112,7 @@ class Stage final : public Actor {
   struct GoingBack {
     InFlight forward;
     Held<OutputGradient> grad;
+    Tensor gradient;           ///< of the outputs; in the last stage times the loss scale
     std::uint32_t bucket = 0;  ///< the next one
   };
 
@@ -113,6 +126,7 @@ class Stage final : public Actor {
   bool can_continue_backward() const;
   std::uint32_t in_flight() const;
   bool has_sums() const;  ///< of all buckets, for the open step
+  bool needs_norm() const { return options_.optimizer.clip_norm() > 0 || options_.loss_scale; }
   bool can_send_squares() const;
   ActionLabel send_squares();
   bool can_update() const;
@@ -140,6 +154,9 @@ class Stage final : public Actor {
   /// commit.
   MessageKey collect();
   ActionLabel update();
+  /// Of the open step; 1 if losses are not scaled.
+  LossScale loss_scale();
+  Tensor scaled(const Tensor& gradient);
   /// The sums of the open step, by bucket; none if there is no gradient yet (ReducedGradient).
   std::vector<Tensor> gradients() const;
 

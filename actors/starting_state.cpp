@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <optional>
+#include <sstream>
 
 #include "runtime/error.h"
 #include "runtime/file/checkpoint.h"
@@ -41,6 +43,22 @@ std::int64_t updates_of(const Manifest& manifest) {
         fmt::format("the checkpoint of step {} counts {} updates", manifest.step, printable(text)),
         "resume from another checkpoint");
   return updates;
+}
+
+/// As write_snapshots writes it; none if the run that wrote the checkpoint did not scale losses.
+std::optional<LossScale> loss_scale_of(const Manifest& manifest) {
+  const auto found = manifest.run.find("loss_scale");
+  if (found == manifest.run.end()) return std::nullopt;
+  LossScale read;
+  std::istringstream numbers(found->second);
+  numbers >> read.scale >> read.finite_steps >> read.overflows;
+  if (numbers.fail() || !numbers.eof() || !is_loss_scale(read.scale) || read.finite_steps < 0 ||
+      read.overflows < 0)
+    throw Error(ErrorCode::bad_file,
+                fmt::format("the checkpoint of step {} has the loss scale {}", manifest.step,
+                            printable(found->second)),
+                "resume from another checkpoint");
+  return read;
 }
 
 }  // namespace
@@ -83,6 +101,7 @@ void resume_from(PipelineOptions& options, const std::filesystem::path& path,
     if (!state) continue;
     auto resumed = std::make_shared<StateVersion>(*state);
     resumed->updates = updates_of(checkpoint.manifest());
+    if (loss_scale_options(options)) resumed->loss_scale = loss_scale_of(checkpoint.manifest());
     state = std::move(resumed);
   }
 }

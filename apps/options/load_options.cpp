@@ -153,6 +153,23 @@ std::vector<std::string> widths_of_another_model(const Options& options,
                   of_widths, widths->write(), options.model.name)};
 }
 
+/// A sentence for the scale of losses that are not scaled, because products are not f16.
+std::vector<std::string> unused_loss_scale(const Options& options, const OptionOrigins& origins) {
+  LossScaleOptions usual;
+  usual.mode = options.pipeline.loss_scale.mode;
+  if (usual.mode != LossScaling::automatic || loss_scale_options(options.pipeline) ||
+      options.pipeline.loss_scale == usual)
+    return {};
+  Options copy = options;  // fields are bound to variables
+  for (const OptionField& field : option_fields(copy))
+    if (field.path.starts_with("loss_scale.") && origins.of(field.path) != "default")
+      return {
+          fmt::format("{}: {} has no effect with precision {}, only with loss_scale.mode "
+                      "dynamic or static",
+                      origins.of(field.path), field.path, option_text(options, "precision"))};
+  return {};
+}
+
 /// An error if the data set's options are wrong, or its files cannot be read on this host.
 Result<DatasetSummary> summary_of_samples(const Options& options) {
   try {
@@ -214,6 +231,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   std::ranges::move(unused_comparison(options, origins), std::back_inserter(options.warnings));
   std::ranges::move(widths_of_another_model(options, origins),
                     std::back_inserter(options.warnings));
+  std::ranges::move(unused_loss_scale(options, origins), std::back_inserter(options.warnings));
   std::ranges::move(unusual_rate(options, origins), std::back_inserter(options.warnings));
   if (has_mean) std::ranges::move(unused_mean(options), std::back_inserter(options.warnings));
   if (!data)

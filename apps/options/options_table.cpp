@@ -393,9 +393,10 @@ void add_train(OptionFields& fields, Options& o) {
                           .at_most = 1000,
                           .synonyms = {"poly_power"},
                           .only_with = {.key = "train.schedule", .values = {"polynomial"}}}));
-  fields.push_back(
-      field("train.stop_on_nan", p.stop_on_nan,
-            "fail at the first training loss that is not finite; its step is not committed"));
+  fields.push_back(field(
+      "train.stop_on_nan", p.stop_on_nan,
+      "fail at the first training loss that is not finite, and where a gradient is not finite with "
+      "loss_scale.min_scale; the step is not committed"));
   fields.push_back(field("train.target_accuracy", p.stopping.target_accuracy,
                          "test accuracy at which the run ends, such as 0.95; 0: none",
                          {.at_least = 0, .at_most = 1}));
@@ -418,6 +419,57 @@ void add_train(OptionFields& fields, Options& o) {
                                      "evaluations follow each epoch; train.evaluate false makes "
                                      "none"}},
                           .setting = "evaluates"}));
+}
+
+void add_loss_scale(OptionFields& fields, LossScaleOptions& scale) {
+  constexpr std::string_view mode = "loss_scale.mode";
+  constexpr double smallest = 1e-38, largest = 1e38;  // 2^-126 and 2^126 lie just within
+  const OnlyWith scaled{.key = mode, .values = {"auto", "dynamic", "static"}};
+  const OnlyWith dynamic{.key = mode, .values = {"auto", "dynamic"}};
+  fields.push_back(choice_field(
+      std::string(mode), scale.mode, loss_scaling_names,
+      "loss scaling, so that small gradients do not vanish in f16; a step whose gradient is not "
+      "finite is skipped: dynamic adapts the scale, as PyTorch's GradScaler; static keeps "
+      "init_scale; auto: dynamic if products are f16, else none",
+      {.synonyms = {"loss_scale", "loss_scaling", "loss_scaler", "dynamic_loss_scale",
+                    "grad_scaler", "scaler"},
+       .setting = "LossScaleOptions::mode"}));
+  fields.push_back(
+      field("loss_scale.init_scale", scale.init_scale, "scale of the first step; a power of two",
+            {.at_least = smallest,
+             .at_most = largest,
+             .synonyms = {"initial_scale", "initial_loss_scale"},
+             .hints = {{"initial_scale_power",
+                        "loss_scale.init_scale is the scale itself: 65536 for the power 16"}},
+             .only_with = scaled}));
+  fields.push_back(field("loss_scale.growth_interval", scale.growth_interval,
+                         "steps in a row with a finite gradient after which the scale grows",
+                         {.at_least = 1,
+                          .at_most = most_steps,
+                          .synonyms = {"loss_scale_window", "scale_window"},
+                          .only_with = dynamic}));
+  fields.push_back(
+      field("loss_scale.growth_factor", scale.growth_factor, "factor of growth; a power of two",
+            {.above = 1, .at_most = largest, .synonyms = {"scale_factor"}, .only_with = dynamic}));
+  fields.push_back(field("loss_scale.backoff_factor", scale.backoff_factor,
+                         "factor of the scale after a skipped step; a power of two",
+                         {.at_least = smallest, .below = 1, .only_with = dynamic}));
+  fields.push_back(field("loss_scale.min_scale", scale.min_scale,
+                         "smallest scale; a gradient that is not finite even so ends the run (but "
+                         "see train.stop_on_nan); a power of two",
+                         {.at_least = smallest,
+                          .at_most = largest,
+                          .synonyms = {"min_loss_scale"},
+                          .only_with = dynamic}));
+  fields.push_back(
+      field("loss_scale.hysteresis", scale.hysteresis,
+            "skipped steps since the scale last grew, from which on each lowers it",
+            {.at_least = 1,
+             .at_most = most_steps,
+             .hints = {{"consecutive_hysteresis",
+                        "loss_scale.hysteresis counts skipped steps since the scale last grew, in "
+                        "a row or not; leave it out"}},
+             .only_with = dynamic}));
 }
 
 void add_parallel(OptionFields& fields, Options& o) {
@@ -567,6 +619,7 @@ OptionFields option_fields(Options& options) {
   add_model(fields, options);
   add_data(fields, options);
   add_train(fields, options);
+  add_loss_scale(fields, options.pipeline.loss_scale);
   add_parallel(fields, options);
   add_transport(fields, options);
   add_writing(fields, options);

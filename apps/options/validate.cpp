@@ -35,6 +35,7 @@ class Validator {
     check_loss();
     check_stopping();
     check_aggregation();
+    check_loss_scale();
     check_partition();
     check_memory();
     check_groups();
@@ -244,6 +245,19 @@ class Validator {
             "parallel.staleness is {}, but parallel.aggregation is synchronous: gradients are "
             "applied in their own step",
             options_.staleness);
+  }
+
+  void check_loss_scale() const {
+    try {
+      troupe::check(pipeline_.loss_scale);
+    } catch (const Error& error) {
+      refuse(error, {"loss_scale.init_scale", "loss_scale.min_scale"});
+    }
+    require(options_.aggregation == Aggregation::synchronous || !loss_scale_options(pipeline_),
+            {"loss_scale.mode", "parallel.aggregation", "precision"},
+            "set parallel.aggregation to synchronous, or loss_scale.mode to none",
+            "losses are scaled, but parallel.aggregation is asynchronous: gradients would be "
+            "applied in a step with another scale than their own");
   }
 
   void check_partition() const {

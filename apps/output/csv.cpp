@@ -16,12 +16,18 @@
 namespace troupe {
 namespace {
 
-constexpr std::string_view head =
-    "step,epoch,loss,accuracy,images_per_second,learning_rate,training_seconds,test_loss,"
-    "test_accuracy,test_correct,test_count\n";
+constexpr std::string_view time_name = "training_seconds,", scale_name = "loss_scale,";
 
-constexpr std::size_t test_columns = 4;         // the last ones
-constexpr std::size_t columns_before_them = 7;  // 6 in files of former versions, without the time
+std::string head(bool with_loss_scale) {
+  return fmt::format(
+      "step,epoch,loss,accuracy,images_per_second,learning_rate,{}{}test_loss,test_accuracy,"
+      "test_correct,test_count\n",
+      time_name, with_loss_scale ? scale_name : "");
+}
+
+constexpr std::size_t test_columns = 4;  // the last ones
+constexpr std::size_t time_column = 6;   // then the scale; a file may lack both
+constexpr std::size_t least_before_test_columns = 6, most_before_test_columns = 8;
 
 constexpr std::string_view no_evaluation = ",,,\n";  // test columns, from the first one's value
 
@@ -74,7 +80,7 @@ std::optional<Evaluation> evaluation_of(const std::string& row) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     return error == std::errc{} && end == text.data() + text.size();
   };
-  const bool whole = first == columns_before_them || first + 1 == columns_before_them;
+  const bool whole = first >= least_before_test_columns && first <= most_before_test_columns;
   if (!whole || !read(0, result.step) || !read(first, result.loss) ||
       !read(first + 3, result.count))
     return std::nullopt;
@@ -89,7 +95,7 @@ std::optional<Evaluation> evaluation_of(const std::string& row) {
 std::optional<RowLoss> loss_of(const std::string& row) {
   const std::vector<std::string> values = values_of(row);
   const auto step = step_of(row);
-  if (!step || values.size() < columns_before_them - 1) return std::nullopt;
+  if (!step || values.size() < least_before_test_columns) return std::nullopt;
   RowLoss result{.step = *step};
   const std::string& text = values[2];
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result.loss);
@@ -100,8 +106,8 @@ std::optional<RowLoss> loss_of(const std::string& row) {
 double seconds_of(const std::string& row) {
   const std::vector<std::string> values = values_of(row);
   double seconds = 0;
-  if (values.size() < columns_before_them) return seconds;
-  const std::string& text = values[columns_before_them - 1];
+  if (values.size() <= time_column) return seconds;
+  const std::string& text = values[time_column];
   (void)std::from_chars(text.data(), text.data() + text.size(), seconds);
   return seconds;
 }
@@ -150,15 +156,17 @@ std::vector<RowLoss> row_losses(const std::filesystem::path& path) {
   return found;
 }
 
-TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t> steps_done)
-    : file_(without_rows_after(path, steps_done)) {
+TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t> steps_done,
+                   bool with_loss_scale)
+    : file_(without_rows_after(path, steps_done)), has_scale_(with_loss_scale) {
   const bool fresh = file_.size() == 0 && std::filesystem::is_regular_file(path);
-  if (fresh && !file_.append(head))
+  if (fresh && !file_.append(head(with_loss_scale)))
     throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path.string()),
                 "check permissions and free space of the output folder");
   if (fresh || file_.size() == 0) return;  // a device may have no end
   const Ends ends = ends_of(path);
-  has_time_ = ends.first + '\n' == head;
+  has_time_ = ends.first.find(time_name) != std::string::npos;
+  has_scale_ = ends.first.find(scale_name) != std::string::npos;
   if (!step_of(ends.last)) return;
   if (is_unfilled(ends.last)) test_columns_ = file_.size() - std::ssize(no_evaluation);
   if (has_time_) seconds_before_ = seconds_of(ends.last);
@@ -167,9 +175,12 @@ TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t
 bool TrainCsv::add(const StepReport& step) {
   const std::string time =
       has_time_ ? fmt::format(",{:.3f}", seconds_before_ + step.training_time.count()) : "";
-  const std::string row = fmt::format("{},{},{:.9g},{},{:.6g},{:.9g}{},{}", step.step, step.epoch,
+  const std::string scale = !has_scale_       ? ""
+                            : step.loss_scale ? fmt::format(",{}", *step.loss_scale)
+                                              : ",";
+  const std::string row = fmt::format("{},{},{:.9g},{},{:.6g},{:.9g}{}{},{}", step.step, step.epoch,
                                       step.loss, accuracy_cell(step.accuracy),
-                                      step.images_per_second, step.lr, time, no_evaluation);
+                                      step.images_per_second, step.lr, time, scale, no_evaluation);
   const bool written = file_.append(row);
   test_columns_ = written ? file_.size() - std::ssize(no_evaluation) : -1;
   return written;

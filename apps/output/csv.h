@@ -10,14 +10,17 @@
 namespace troupe {
 
 /// train.csv: a row of names, then a row for each logged step, flushed at once. A resumed run
-/// appends, and its training time continues from the last row; a file of a former version, which
-/// has no column of the time, stays without. Used by one thread at a time.
+/// appends, and its training time continues from the last row. A file keeps its columns: one of a
+/// former version has none of the time, and one of a run that did not scale losses none of the
+/// scale. Used by one thread at a time.
 class TrainCsv {
  public:
   /// A run that resumes after `steps_done` steps first removes the rows of later steps, which it
-  /// will write again, and an incomplete row. Throws Error{io} when the file cannot be written.
+  /// will write again, and an incomplete row. A new file gets a column of the loss scale if wanted.
+  /// Throws Error{io} when the file cannot be written.
   explicit TrainCsv(const std::filesystem::path& path,
-                    std::optional<std::int64_t> steps_done = std::nullopt);
+                    std::optional<std::int64_t> steps_done = std::nullopt,
+                    bool with_loss_scale = false);
 
   /// Writes one row. Returns false if the disk is full; the run then continues without the row.
   [[nodiscard]] bool add(const StepReport& step);
@@ -28,7 +31,7 @@ class TrainCsv {
  private:
   LineFile file_;
   std::int64_t test_columns_ = -1;  ///< where those of the newest row begin; -1: filled
-  bool has_time_ = true;
+  bool has_time_ = true, has_scale_ = false;
   double seconds_before_ = 0;  ///< of training, in the rows that were there
 };
 

@@ -56,6 +56,9 @@ std::string completion_lines(const TrainingTotals& totals,
   if (totals.samples > 0)
     lines += fmt::format("\nTotal Time: {:.1f}s, Throughput: {:.1f} {}", seconds,
                          static_cast<double>(totals.samples) / seconds, totals.unit);
+  if (totals.skipped_steps > 0)
+    lines += fmt::format("\nSkipped Steps: {}, Loss Scale: {:.9g}", totals.skipped_steps,
+                         totals.loss_scale.value_or(1));
   return lines;
 }
 

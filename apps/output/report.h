@@ -26,6 +26,7 @@ struct StepReport {
   double images_per_second = 0;
   std::string_view unit = images_unit;  ///< of images_per_second
   double lr = 0;
+  std::optional<double> loss_scale = {};          ///< none if losses are not scaled
   std::chrono::duration<double> training_time{};  ///< of this process up to here, no evaluations
 };
 
@@ -60,12 +61,15 @@ std::string epoch_line(const EpochReport& report);
 struct TrainingTotals {
   std::chrono::duration<double> time{};
   std::int64_t samples = 0;
-  std::string_view unit = images_unit;  ///< of samples in a second
+  std::string_view unit = images_unit;    ///< of samples in a second
+  std::int64_t skipped_steps = 0;         ///< whose gradient was not finite
+  std::optional<double> loss_scale = {};  ///< of the last step; none if losses are not scaled
 };
 
 /// "Training complete. Final Accuracy: 0.9131" ("Final Loss: 0.1234" for a loss without accuracy;
 /// left out if there was no evaluation) and, on a second line, unless this process has trained
-/// nothing, "Total Time: 61.9s, Throughput: 3875.1 img/s".
+/// nothing, "Total Time: 61.9s, Throughput: 3875.1 img/s". If steps were skipped, a line more:
+/// "Skipped Steps: 3, Loss Scale: 8192".
 std::string completion_lines(const TrainingTotals& totals,
                              const std::optional<Evaluation>& evaluation);
 

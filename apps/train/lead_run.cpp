@@ -239,8 +239,9 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
   pipeline.on_step = [&, verbose](const StepSeen& seen) {
     log.step(seen);
     if (verbose)
-      log.debug(fmt::format("step {} committed: loss {}, {} in {:.1f} ms", seen.step,
-                            loss_number(seen.loss), counted(seen.samples, "sample"),
+      log.debug(fmt::format("step {} {}: loss {}, {} in {:.1f} ms", seen.step,
+                            seen.skipped ? "skipped" : "committed", loss_number(seen.loss),
+                            counted(seen.samples, "sample"),
                             std::chrono::duration<double, std::milli>(seen.duration).count()));
   };
   pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) {
@@ -360,7 +361,8 @@ int lead_run(const TrainCommand& command,
   if (command.world) print_out("{}\n", processes);
 
   RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps,
-             options.own, pipeline->stopping, throughput_unit(pipeline->data.dataset.samples()));
+             options.own, pipeline->stopping, throughput_unit(pipeline->data.dataset.samples()),
+             loss_scale_options(*pipeline).has_value());
   record_begin(
       log, command.call.command_line, start, timeline,
       fmt::format("{}\n{}", data_heading(pipeline->data.dataset), run_heading(options, *pipeline)));

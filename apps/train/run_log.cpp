@@ -16,7 +16,7 @@ namespace troupe {
 
 RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
                const LearningRateOptions& rate, std::int64_t every_steps, Definitions own,
-               EarlyStopping stopping, std::string_view unit)
+               EarlyStopping stopping, std::string_view unit, bool scales_losses)
     : every_steps_(every_steps),
       own_(std::move(own)),
       timeline_(timeline),
@@ -24,7 +24,7 @@ RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
       unit_(unit),
       last_step_(report_of(timeline.first)),
       log_(open_log(folder.log())),
-      csv_(folder.csv(), timeline.first),
+      csv_(folder.csv(), timeline.first, scales_losses),
       progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), last_step_),
       stopping_(std::move(stopping)),
       rows_until_(timeline.first),
@@ -56,9 +56,11 @@ void RunLog::step(const StepSeen& seen) {
     totals_.time += time;
     totals_.samples += seen.samples;
     last_step_.training_time = totals_.time;
+    last_step_.loss_scale = totals_.loss_scale = seen.loss_scale;
     epoch_.add(seen);
     row_.add(seen);
     progress_.step(last_step_, Progress::Clock::now());
+    if (seen.skipped) add_skipped(seen);
     epoch_waits_ = timeline_.evaluates_after(seen.step - 1);
     // A row is written before its test columns are known: if the run ends before, a resumed run
     // fills them.
@@ -146,6 +148,27 @@ void RunLog::Sums::add(const StepSeen& seen) {
     has_accuracy = false;
   samples += seen.samples;
   ++steps;
+  if (seen.skipped) ++skipped;
+}
+
+// While a scale adapts, many steps in a row may be skipped: after the first one, the terminal shows
+// their number in each epoch.
+void RunLog::add_skipped(const StepSeen& seen) {
+  const std::string line =
+      fmt::format("step {} was skipped: its gradient is not finite with the loss scale {:.9g}",
+                  seen.step, seen.loss_scale.value_or(1));
+  log_->info(line);
+  if (totals_.skipped_steps++ == 0)
+    progress_.line(line + "; if many are, lower loss_scale.init_scale");
+}
+
+void RunLog::show_skipped() {
+  if (epoch_.skipped == 0) return;
+  const std::string line = fmt::format(
+      "epoch {}: {} of {} skipped; the loss scale was {:.9g} in the last one", last_step_.epoch,
+      epoch_.skipped, counted(epoch_.steps, "step"), last_step_.loss_scale.value_or(1));
+  progress_.line(line);
+  log_->info(line);
 }
 
 // Its loss, accuracy and throughput are those of all steps since the last row.
@@ -183,6 +206,7 @@ void RunLog::end_epoch(const Evaluation* evaluation) {
                      .evaluation = std::nullopt};
   if (epoch_.has_accuracy) report.accuracy = epoch_.accuracy / samples;
   if (evaluation) report.evaluation = *evaluation;
+  show_skipped();
   progress_.epoch(report);
   log_->info(epoch_line(report));
   epoch_ = {};

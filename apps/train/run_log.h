@@ -30,10 +30,11 @@ namespace troupe {
 class RunLog {
  public:
   /// `every_steps`: steps between two rows of train.csv. Errors name the settings of `own`
-  /// definitions by their keys. `unit`: images_unit or samples_unit.
+  /// definitions by their keys. `unit`: images_unit or samples_unit. `scales_losses`: a new
+  /// train.csv has a column of the scale.
   RunLog(const OutputFolder& folder, const Timeline& timeline, const LearningRateOptions& rate,
          std::int64_t every_steps = 1, Definitions own = {}, EarlyStopping stopping = {},
-         std::string_view unit = images_unit);
+         std::string_view unit = images_unit, bool scales_losses = false);
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
@@ -71,6 +72,8 @@ class RunLog {
   void add_row();
   void check_row(bool written);
   void show_warning(const std::string& line);  ///< on the thread of the log
+  void add_skipped(const StepSeen& seen);
+  void show_skipped();  ///< those of the epoch
   StepReport report_of(std::uint32_t step) const;
   void end_epoch(const Evaluation* evaluation);
 
@@ -89,7 +92,7 @@ class RunLog {
     std::chrono::duration<double> time{};
     double loss = 0, accuracy = 0;
     bool has_accuracy = true;
-    std::int64_t samples = 0, steps = 0;
+    std::int64_t samples = 0, steps = 0, skipped = 0;
 
     void add(const StepSeen& seen);
   };

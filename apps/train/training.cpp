@@ -337,10 +337,11 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   const Precision precision{pipeline.dtype, pipeline.stream.products};
   const Device device = pipeline.stream.device;
+  const std::optional<LossScaleOptions> scale = loss_scale_options(pipeline);
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}{}{}{}\n"
       "batches of {} in {}\n"
-      "{}{}, {} per kernel{}{}",
+      "{}{}, {} per kernel{}{}{}",
       model_title(pipeline.model), fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)),
@@ -357,6 +358,10 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
           ? ""
           : fmt::format("\nasynchronous aggregation: gradients are applied {} later",
                         counted(pipeline.staleness, "step")),
+      !scale ? ""
+      : scale->mode == LossScaling::fixed
+          ? fmt::format("\nlosses are scaled by {:.9g}", scale->init_scale)
+          : "\nlosses are scaled, by a scale that adapts",
       options.ema_decay > 0
           ? fmt::format("\nevaluations, eval and export use the moving average of the weights "
                         "(decay {})",

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ops/optim/loss_scale.h"
 #include "ops/pass.h"
 #include "runtime/tensor/named_tensor.h"
 #include "runtime/tensor/tensor.h"
@@ -124,7 +126,8 @@ struct StateVersion {
   std::vector<NamedTensor> optimizer_state;  ///< flat, each as `weights`; none before a step
   Tensor buffers;                            ///< flat, StateSpec::buffer_elements()
   std::vector<std::int64_t> counters;
-  std::vector<Tensor> constants;  ///< of StateSpec::constants(), in the CPU's memory
+  std::vector<Tensor> constants;        ///< of StateSpec::constants(), in the CPU's memory
+  std::optional<LossScale> loss_scale;  ///< of the next step; none before a step with one
 };
 using StatePtr = std::shared_ptr<const StateVersion>;
 

@@ -118,13 +118,12 @@ bool Optimizer::freezes(std::string_view parameter) const {
 
 // Each schedule is a factor of the base rate. The factor of the gradient is that of PyTorch's
 // clip_grad_norm_, with its guard against a norm of zero.
-Optimizer Optimizer::at(const LearningRateOptions& rate, std::int64_t step,
-                        double gradient_norm) const {
+Optimizer Optimizer::at(const LearningRateOptions& rate, std::int64_t step, double gradient_norm,
+                        double loss_scale) const {
   Optimizer result = *this;
-  if (clip_norm_ > 0) {
-    const double factor = clip_norm_ / (gradient_norm + 1e-6);
-    result.gradient_factor_ = factor > 1 ? 1 : factor;
-  }
+  const double factor = clip_norm_ > 0 ? clip_norm_ / (gradient_norm + 1e-6) : 1;
+  result.gradient_factor_ = (factor > 1 ? 1 : factor) / loss_scale;
+  result.clip_value_ = clip_value_ * loss_scale;
   for (ParameterGroup& group : result.groups_) {
     LearningRateOptions own = rate;
     own.lr = group.lr.value_or(rate.lr);

@@ -96,10 +96,13 @@ class Optimizer : public Definition {
   /// `AveragedModel` with `get_ema_multi_avg_fn`). Networks evaluate with the average. 0: none.
   Optimizer with_average(double decay) const;
   double average_decay() const { return average_decay_; }
-  /// The same optimizer for one step: each group has its learning rate of the step, and the
-  /// gradient is scaled by what clipping its norm requires.
-  Optimizer at(const LearningRateOptions& rate, std::int64_t step, double gradient_norm = 0) const;
-  /// The factor by which clipping scales the gradients, in [0, 1]; NaN if the norm is NaN.
+  /// The same optimizer for one step: each group has its learning rate of the step. It takes the
+  /// step's gradient times `loss_scale`, and limits are those of that product. `gradient_norm` is
+  /// the norm of the gradient itself.
+  Optimizer at(const LearningRateOptions& rate, std::int64_t step, double gradient_norm = 0,
+               double loss_scale = 1) const;
+  /// The factor of the gradients: what clipping the norm requires, in [0, 1], or NaN if the norm is
+  /// NaN; divided by the loss scale.
   double gradient_factor() const { return gradient_factor_; }
 
   /// The state tensors of this optimizer and of its groups, and the average if it keeps one; each

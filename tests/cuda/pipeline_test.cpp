@@ -115,5 +115,22 @@ TEST_F(CudaPipeline, AdamWWithClippedGradientsMakesTheSameBits) {
   EXPECT_EQ(digest({.partition = {2, 2}, .replicas = 2, .adjust = use_adamw}, 2), one);
 }
 
+TEST_F(CudaPipeline, ScaledLossesMakeTheSameBits) {
+  TrainingRun run{.partition = {4}, .steps = 4, .adjust = [](PipelineOptions& pipeline) {
+                    pipeline.loss.class_weights = std::vector<double>(4, 4096.0);
+                    pipeline.rate.lr /= 4096;
+                    pipeline.loss_scale = {.mode = LossScaling::dynamic,
+                                           .init_scale = 0x1p122,
+                                           .backoff_factor = 0x1p-6};
+                  }};
+  int skipped = 0;
+  run.on_step = [&](const StepSeen& seen) { skipped += seen.skipped ? 1 : 0; };
+  const std::string one = digest(run, 1);
+  EXPECT_THAT(skipped, ::testing::AllOf(::testing::Gt(0), ::testing::Lt(4)));
+  run.partition = {2, 2};
+  run.replicas = 2;
+  EXPECT_EQ(digest(run, 2), one);
+}
+
 }  // namespace
 }  // namespace troupe::testing

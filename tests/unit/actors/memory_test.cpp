@@ -83,6 +83,18 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundWithTwoStateTensors) {
   for (const std::size_t slow : {0, 2}) expect_bounded(run, slow);
 }
 
+TEST(MemoryThreadedActors, StaysWithinTheBoundWithScaledLosses) {
+  for (const ScheduleKind schedule :
+       {ScheduleKind::one_forward_one_backward, ScheduleKind::zero_bubble_h2}) {
+    TrainingRun run = small(schedule);
+    run.adjust = [](PipelineOptions& pipeline) {
+      pipeline.loss_scale.mode = LossScaling::dynamic;
+      pipeline.optimizer = pipeline.optimizer.with_clip_value(1);
+    };
+    for (const std::size_t slow : {0, 2}) expect_bounded(run, slow);
+  }
+}
+
 TEST(MemoryThreadedActors, StaysWithinTheBoundInMixedPrecision) {
   if (!backend({}).multiplies(DType::bf16)) GTEST_SKIP() << "no instructions for bf16 here";
   TrainingRun run = small(ScheduleKind::one_forward_one_backward);
@@ -91,16 +103,20 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundInMixedPrecision) {
 }
 
 TEST(Memory, CountsTheStateTensorsOfTheOptimizerAndTheClippedGradient) {
-  const auto state = [](const Optimizer& optimizer) {
+  const auto state = [](const Optimizer& optimizer, LossScaling scaling = LossScaling::none) {
     PipelineOptions pipeline = pipeline_of({.partition = {4}});
     pipeline.optimizer = optimizer;
+    pipeline.loss_scale.mode = scaling;
     const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), 0);
     return std::ranges::find(bound.parts, "stage 0 state", &MemoryBound::Part::what)->bytes;
   };
   const std::size_t one = state(Sgd{}) / 2;  // the committed version and the next
   EXPECT_EQ(state(Sgd{.momentum = 0.9}), 4 * one);
   EXPECT_EQ(state(AdamW{}), 6 * one);
-  EXPECT_GT(state(Optimizer(AdamW{}).with_clip_value(1)), 6 * one);
+  const std::size_t clipped = state(Optimizer(AdamW{}).with_clip_value(1));
+  EXPECT_GT(clipped, 6 * one);
+  EXPECT_EQ(state(AdamW{}, LossScaling::dynamic), clipped);
+  EXPECT_GT(state(Optimizer(AdamW{}).with_clip_value(1), LossScaling::dynamic), clipped);
 }
 
 TEST(MemoryThreadedActors, StaysWithinTheBoundInManyGradientBuckets) {

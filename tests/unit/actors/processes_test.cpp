@@ -160,6 +160,47 @@ TEST_F(ProcessesTest, AdamWWithClippedGradientsMakesTheBitsOfOne) {
   EXPECT_EQ(digest({.partition = {2, 2}, .threads = 1, .adjust = on_a_device}, 2), one);
 }
 
+/// Gradients that overflow in some steps (loss_scale_test.cpp).
+void scale_losses(PipelineOptions& pipeline) {
+  pipeline.loss.class_weights = std::vector<double>(4, 4096.0);
+  pipeline.rate.lr /= 4096;
+  pipeline.loss_scale = {.mode = LossScaling::dynamic,
+                         .init_scale = 0x1p122,
+                         .growth_interval = 2,
+                         .growth_factor = 16,
+                         .backoff_factor = 0.125};
+}
+
+TEST_F(ProcessesTest, ScaledLossesMakeTheBitsOfOne) {
+  TrainingRun run{.partition = {4}, .steps = 9, .adjust = scale_losses};
+  const std::string one = digest(run, 1);
+  run.replicas = 3;
+  EXPECT_EQ(digest(run, 3), one);
+  run.partition = {2, 2};
+  run.replicas = 2;
+  for (const std::uint64_t order : {1, 2}) EXPECT_EQ(digest(run, 4, order), one);
+  for (const std::uint32_t step : {0u, 4u}) {  // the first is skipped
+    EXPECT_EQ(digest(run, 4, 1, {{"stage/1/1", step, 3, "B"}}), one);
+    EXPECT_EQ(digest(run, 4, 2, {{"gradient_norm", step, 0, "N"}}), one);
+  }
+  run.threads = 1;
+  run.adjust = [](PipelineOptions& pipeline) {
+    scale_losses(pipeline);
+    pipeline.stream.device = testing::foreign_device();
+  };
+  EXPECT_EQ(digest(run, 2), one);
+  run.threads = 2;
+  run.adjust = [](PipelineOptions& pipeline) {
+    scale_losses(pipeline);
+    pipeline.stream.device = testing::delayed_device();
+  };
+  for (const std::uint64_t seed : {1, 2}) {
+    const testing::DelayedWork work(seed, testing::Pace::thread);
+    EXPECT_EQ(digest(run, 2, seed), one);
+    EXPECT_THAT(testing::DelayedWork::violations(), ::testing::IsEmpty()) << "seed " << seed;
+  }
+}
+
 TEST_F(ProcessesTest, AnyGradientBucketsMakeTheBitsOfOne) {
   const std::string one = digest({.partition = {4}}, 1);
   struct Case {

@@ -365,6 +365,24 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"checkpoint.keep=-1", "from 0"}, WrongValue{"log.every_steps=0", "from 1"},
         WrongValue{"restarts.max=-1", "from 0"}, WrongValue{"restarts.within=0", "from 1"}));
 INSTANTIATE_TEST_SUITE_P(
+    LossScale, WrongOption,
+    testing::Values(WrongValue{"loss_scale.mode=dynamc", "did you mean dynamic?"},
+                    WrongValue{"loss_scale.mode=128", "auto, none, dynamic, static"},
+                    WrongValue{"loss_scale.init_scale=0", "write 1e-38 or more"},
+                    WrongValue{"loss_scale.init_scale=-2", "write 1e-38 or more"},
+                    WrongValue{"loss_scale.init_scale=nan", "number from 1e-38 to 1e+38"},
+                    WrongValue{"loss_scale.init_scale=1e300", "write 1e+38 or less"},
+                    WrongValue{"loss_scale.init_scale=3", "give a power of two, such as 2 or 4"},
+                    WrongValue{"loss_scale.growth_factor=1", "write more than 1"},
+                    WrongValue{"loss_scale.growth_factor=3", "such as 2 or 4"},
+                    WrongValue{"loss_scale.backoff_factor=1", "write less than 1"},
+                    WrongValue{"loss_scale.backoff_factor=0", "write 1e-38 or more"},
+                    WrongValue{"loss_scale.backoff_factor=0.3", "such as 0.25 or 0.5"},
+                    WrongValue{"loss_scale.growth_interval=0", "from 1"},
+                    WrongValue{"loss_scale.min_scale=0", "write 1e-38 or more"},
+                    WrongValue{"loss_scale.min_scale=131072", "raise loss_scale.init_scale"},
+                    WrongValue{"loss_scale.hysteresis=0", "from 1"}));
+INSTANTIATE_TEST_SUITE_P(
     Together, WrongOption,
     testing::Values(WrongValue{"train.batch_size=3", "4 micro-batches"},
                     WrongValue{"train.micro_batches=65", "raise train.batch_size to 65"},
@@ -513,7 +531,14 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"early_stopping", "train.patience"},
       {"check_val_every_n_epoch", "train.evaluate"},
       {"save_best", "checkpoint.keep_best"},
-      {"data.transform", "data.augment"}};
+      {"data.transform", "data.augment"},
+      {"train.loss_scale", "loss_scale.mode"},
+      {"grad_scaler", "loss_scale.mode"},
+      {"init_scale", "loss_scale.init_scale"},
+      {"growth_factor", "loss_scale.growth_factor"},
+      {"loss_scale_window", "loss_scale.growth_interval"},
+      {"min_loss_scale", "loss_scale.min_scale"},
+      {"hysteresis", "loss_scale.hysteresis"}};
   for (const auto& [theirs, ours] : names)
     EXPECT_THAT(refusal("", {fmt::format("{}=3", theirs)}),
                 HasSubstr(fmt::format("did you mean {}?", ours)))
@@ -533,6 +558,9 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"deterministic=true"}), HasSubstr("always gives the same bits"));
   EXPECT_THAT(refusal("", {"benchmark=true"}), HasSubstr("convolution chooses the algorithm"));
   EXPECT_THAT(refusal("", {"val_check_interval=0.5"}), HasSubstr("follow each epoch"));
+  EXPECT_THAT(refusal("", {"initial_scale_power=16"}), HasSubstr("65536 for the power 16"));
+  EXPECT_THAT(refusal("", {"consecutive_hysteresis=true"}), HasSubstr("in a row or not"));
+  EXPECT_THAT(refusal("", {"loss_scale=128"}), HasSubstr("loss_scale: {mode: auto}"));
   EXPECT_THAT(refusal("", {"sync_batchnorm=true"}), HasSubstr("averages over one micro-batch"));
 }
 
@@ -541,6 +569,31 @@ TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {
   std::string widths = "1";
   for (int i = 0; i < 100; ++i) widths += ", 1";
   EXPECT_THAT(refusal("model: {name: mlp, widths: [" + widths + "]}"), HasSubstr("at most 64"));
+}
+
+TEST(Options, TellThatALossScaleHasNoEffect) {
+  const auto warned = [](const std::vector<std::string>& overrides) {
+    return parse_options("data: {name: synthetic}", "o.yaml", overrides).warnings;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(warned({"loss_scale.init_scale=1024"}),
+              ElementsAre("override -r loss_scale.init_scale=1024: loss_scale.init_scale has no "
+                          "effect with precision 32-true, only with loss_scale.mode dynamic or "
+                          "static"));
+  EXPECT_THAT(warned({"loss_scale.mode=none", "loss_scale.init_scale=1024"}),
+              ElementsAre(HasSubstr("loss_scale.init_scale has no effect with loss_scale.mode "
+                                    "none, only with auto, dynamic, static")));
+  EXPECT_THAT(warned({"loss_scale.mode=static", "loss_scale.growth_interval=9"}),
+              ElementsAre(HasSubstr("loss_scale.growth_interval has no effect")));
+  EXPECT_THAT(warned({"loss_scale.mode=static", "loss_scale.init_scale=128"}), testing::IsEmpty());
+  EXPECT_THAT(warned({"loss_scale.mode=dynamic", "loss_scale.hysteresis=2"}), testing::IsEmpty());
+}
+
+TEST(Options, RefuseALossScaleWithAsynchronousAggregation) {
+  EXPECT_THAT(refusal("parallel: {aggregation: asynchronous}", {"loss_scale.mode=dynamic"}),
+              testing::AllOf(HasSubstr("override -r loss_scale.mode=dynamic: losses are scaled"),
+                             HasSubstr("set parallel.aggregation to synchronous")));
+  EXPECT_EQ(refusal("parallel: {aggregation: asynchronous}"), "no error");
 }
 
 TEST(Options, TakePrecisionsByLightningsAndByTheirFormerNames) {

@@ -290,6 +290,43 @@ TEST_F(Output, TheCsvHasNamesAndNineDigitsOfLoss) {
             "2,1,0.333333333,0.5,1234.56,0.1,1.500,0.25,0.9131,9131,10000\n");
 }
 
+TEST_F(Output, TheCsvHasAColumnOfTheLossScaleIfOneIsWanted) {
+  const fs::path path = root_ / "train.csv";
+  StepReport report = step_report(1);
+  report.loss_scale = 65536;
+  {
+    TrainCsv csv(path, {}, true);
+    EXPECT_TRUE(csv.add(report));
+    EXPECT_TRUE(csv.fill({.loss = 0.25, .correct = 9131, .count = 10000}));
+  }
+  {
+    TrainCsv csv(path, 1, true);
+    report.step = 2;
+    report.loss_scale = 0x1p-20;
+    EXPECT_TRUE(csv.add(report));
+  }
+  EXPECT_TRUE(TrainCsv(path, 2).add(step_report(3))) << "a run that does not scale losses";
+  EXPECT_EQ(test::read_text(path),
+            "step,epoch,loss,accuracy,images_per_second,learning_rate,training_seconds,loss_scale,"
+            "test_loss,test_accuracy,test_correct,test_count\n"
+            "1,1,0.333333333,0.5,1234.56,0.1,1.500,65536,0.25,0.9131,9131,10000\n"
+            "2,1,0.333333333,0.5,1234.56,0.1,3.000,9.5367431640625e-07,,,,\n"
+            "3,1,0.333333333,0.5,1234.56,0.1,4.500,,,,,\n");
+  ASSERT_EQ(evaluations_until(path, 9).size(), 1u);
+  EXPECT_EQ(evaluations_until(path, 9)[0].correct, 9131);
+  EXPECT_EQ(row_losses(path).size(), 3u);
+  EXPECT_TRUE(lacks_evaluation(path, 3));
+}
+
+TEST_F(Output, ACsvWithoutTheColumnOfTheLossScaleStaysSo) {
+  const fs::path path = root_ / "train.csv";
+  EXPECT_TRUE(TrainCsv(path).add(step_report(1)));
+  StepReport report = step_report(2);
+  report.loss_scale = 65536;
+  EXPECT_TRUE(TrainCsv(path, 1, true).add(report));
+  EXPECT_THAT(test::read_text(path), EndsWith("\n2,1,0.333333333,0.5,1234.56,0.1,3.000,,,,\n"));
+}
+
 TEST_F(Output, ACsvThatGoesOnKeepsItsRows) {
   { EXPECT_TRUE(TrainCsv(root_ / "train.csv").add(step_report(1))); }
   { EXPECT_TRUE(TrainCsv(root_ / "train.csv").add(step_report(2))); }

@@ -47,6 +47,14 @@ TEST(Report, EpochLinesSayWhoseFiguresTheyShow) {
             "Training complete. Final Accuracy: 0.9131\n"
             "Total Time: 20.0s, Throughput: 5000.0 img/s");
   EXPECT_EQ(completion_lines({}, {}), "Training complete.");
+  EXPECT_EQ(completion_lines({.time = std::chrono::duration<double>(20),
+                              .samples = 100'000,
+                              .skipped_steps = 3,
+                              .loss_scale = 8192},
+                             {}),
+            "Training complete.\n"
+            "Total Time: 20.0s, Throughput: 5000.0 img/s\n"
+            "Skipped Steps: 3, Loss Scale: 8192");
 }
 
 TEST(Report, LossesThatDivergeStayShort) {

@@ -92,6 +92,41 @@ TEST(RunLog, TellHowFarAnEpochCameThatIsNotWhole) {
   EXPECT_EQ(count_of(written, "3 of 20"), 1) << written;
 }
 
+TEST(RunLog, ShowTheFirstSkippedStepThenTheirNumberInAnEpoch) {
+  const test::TemporaryFolder root;
+  const auto folder = OutputFolder::create(root / "out");
+  testing::internal::CaptureStdout();
+  {
+    RunLog log(folder, {.steps = 12, .steps_per_epoch = 4, .evaluates = false}, {}, 1, {}, {},
+               images_unit, true);
+    double scale = 1 << 24;
+    for (std::uint32_t step = 1; step <= 12; ++step) {
+      const bool skipped = step <= 3 || step == 10;
+      log.step({.step = step,
+                .samples = 1,
+                .duration = std::chrono::milliseconds(1),
+                .loss_scale = scale,
+                .skipped = skipped});
+      if (skipped) scale /= 2;
+    }
+    log.finish();
+    EXPECT_EQ(log.totals().skipped_steps, 4);
+    EXPECT_EQ(log.totals().loss_scale, 1 << 20);
+  }
+  const std::string shown = testing::internal::GetCapturedStdout();
+  const std::string written = test::read_text(folder.log());
+  EXPECT_EQ(count_of(shown, "was skipped"), 1) << shown;
+  EXPECT_THAT(shown, testing::HasSubstr("step 1 was skipped: its gradient is not finite with the "
+                                        "loss scale 16777216; if many are, lower "
+                                        "loss_scale.init_scale\n"));
+  EXPECT_THAT(shown, testing::HasSubstr("epoch 1: 3 of 4 steps skipped; the loss scale was 2097152 "
+                                        "in the last one\n"));
+  EXPECT_THAT(shown, testing::HasSubstr("epoch 3: 1 of 4 steps skipped"));
+  EXPECT_EQ(count_of(shown, "skipped; the"), 2) << shown;
+  EXPECT_EQ(count_of(written, "was skipped"), 4) << written;
+  EXPECT_THAT(test::read_text(folder.csv()), testing::HasSubstr(",2097152,,,,\n"));
+}
+
 TEST(RunLog, AnnounceAnEvaluationThatIsDueOnceAndAfterAStopOnly) {
   for (const bool stopped : {false, true}) {
     const test::TemporaryFolder root;

@@ -340,6 +340,10 @@ std::string run_as_text(const Options& options) {
       fmt::format("{} {} {}\n", loader.timeline.steps, loader.timeline.evaluates, p.stop_on_nan);
   text += fmt::format("{} {} {} {}\n", p.stopping.target_accuracy, p.stopping.patience,
                       number(p.stopping.monitor), p.stopping.min_delta);
+  const LossScaleOptions& scale = p.loss_scale;
+  text += fmt::format("{} {} {} {} {} {} {}\n", number(scale.mode), scale.init_scale,
+                      scale.growth_interval, scale.growth_factor, scale.backoff_factor,
+                      scale.min_scale, scale.hysteresis);
   text += fmt::format("{} {} {} {} {} {}\n", run.threads, run.steps.snapshot_every,
                       run.restarts.max, run.restarts.within.count(), run.faults.size(), run.trace);
   text += fmt::format("{}\n", run.steps.snapshot_after.count());
@@ -398,6 +402,13 @@ const std::vector<std::vector<std::string>> changes = {
     {"train.monitor=test_accuracy", "train.patience=3"},
     {"train.min_delta=0.1", "train.patience=3"},
     {"train.evaluate=false"},
+    {"loss_scale.mode=dynamic"},
+    {"loss_scale.init_scale=32"},
+    {"loss_scale.growth_interval=9"},
+    {"loss_scale.growth_factor=4"},
+    {"loss_scale.backoff_factor=0.25"},
+    {"loss_scale.min_scale=2"},
+    {"loss_scale.hysteresis=2"},
     {"parallel.pipeline=2"},
     {"parallel.data=2"},
     {"parallel.schedule=gpipe"},

@@ -430,6 +430,33 @@ TEST_F(Verbs, EvalAndExportUseTheMovingAverageOfTheWeights) {
   EXPECT_FALSE(test::same(exported.read(name), checkpoint.source().read(name)));
 }
 
+TEST_F(Verbs, TrainScalesLossesAndResumesTheScale) {
+  const std::string out = (root_ / "out").string();
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  std::vector<std::string> words = {"train", (root_ / "o.yaml").string(), "-o", out};
+  // Weights that make gradients of thousands, which overflow with the first scales.
+  for (const char* setting : {"train.class_weights=[1e4,1e4,1e4,1e4,1e4,1e4,1e4,1e4,1e4,1e4]",
+                              "train.lr=1e-6", "train.schedule=constant", "loss_scale.mode=dynamic",
+                              "loss_scale.init_scale=8.507059173023462e+37"})
+    words.insert(words.end(), {"-r", setting});
+  const Ran ran = run_troupe(words);
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out, testing::AllOf(HasSubstr("\nlosses are scaled, by a scale that adapts\n"),
+                                      HasSubstr("step 1 was skipped: "), HasSubstr("epoch 1: "),
+                                      HasSubstr("\nSkipped Steps: ")));
+  const auto csv = [&] { return test::read_text(fs::path(out) / "train.csv"); };
+  const std::string first = ",8.507059173023462e+37,";
+  EXPECT_THAT(csv(), HasSubstr(",training_seconds,loss_scale,test_loss,"));
+  EXPECT_THAT(csv(), HasSubstr(first));
+  const std::string inspected = run_troupe({"inspect", out}).out;
+  EXPECT_THAT(inspected, testing::ContainsRegex("loss_scale: [0-9.e+]+ [0-9]+ [0-9]+\n"));
+  words.insert(words.end(), {"--restart", "auto", "-r", "train.epochs=2"});
+  const Ran more = run_troupe(words);
+  EXPECT_EQ(more.code, exit_done) << more.error;
+  EXPECT_THAT(csv(), HasSubstr("\n10,2,"));
+  EXPECT_EQ(csv().find(first), csv().rfind(first)) << "the scale begins anew";
+}
+
 TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
   const fs::path checkpoints = root_ / "out" / "checkpoints";
   std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);

@@ -140,6 +140,33 @@ TEST_F(SmallNetwork, ScalesTheGradientToTheNormThatIsAllowed) {
   EXPECT_TRUE(std::isnan(first(std::nan("")))) << "as PyTorch: no gradient hides that it diverged";
 }
 
+TEST_F(SmallNetwork, HasTheSameBitsWithAScaledGradient) {
+  Tensor whole = gradient();
+  for (std::int64_t e = 0; e < whole.element_count(); ++e)
+    whole.data<float>()[e] = 0.001f * static_cast<float>(e % 700 - 350);
+  const double norm = 3;
+  for (const Optimizer& plain :
+       {Optimizer(Sgd{.momentum = 0.9, .weight_decay = 0.1}), Optimizer(AdamW{})})
+    for (const Optimizer& optimizer :
+         {plain, plain.with_clip_norm(1), plain.with_clip_value(0.125)}) {
+      network_.use(initial_state(network_.spec(), DType::f32, 3));
+      const StatePtr expected =
+          network_.step(optimizer.at({}, 0, norm), 0.1, whole, std::vector<Tensor>{});
+      EXPECT_NE(std::memcmp(expected->weights.raw(), network_.state()->weights.raw(),
+                            expected->weights.bytes()),
+                0);
+      for (const double scale : {0x1p-30, 1.0, 0x1p16, 0x1p120}) {
+        Tensor scaled = whole.clone();
+        for (float& value : scaled.elements<float>()) value *= static_cast<float>(scale);
+        const StatePtr next =
+            network_.step(optimizer.at({}, 0, norm, scale), 0.1, scaled, std::vector<Tensor>{});
+        EXPECT_EQ(std::memcmp(next->weights.raw(), expected->weights.raw(), next->weights.bytes()),
+                  0)
+            << optimizer.name() << " with scale " << scale;
+      }
+    }
+}
+
 TEST_F(SmallNetwork, EvaluatesTheMovingAverageOfItsWeights) {
   const Optimizer plain{Sgd{}};
   const Tensor x = Tensor::from<float>({1, 1, 28, 28}, std::vector<float>(784, 0.5f));
