@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -13,8 +14,9 @@ namespace troupe {
 /// and allocate it again while earlier kernels still use it. If the next kernel is on the same
 /// stream, the order of the stream makes this safe. If it is on another stream, that stream first
 /// waits for the earlier kernels, on the device. A freed block is available at once, and an
-/// allocation need not name a stream. For devices with streams only (Backend::block_uses).
-/// Thread-safe.
+/// allocation need not name a stream. To free a block gives the device nothing to do. A stream
+/// lives as long as a block whose last uses are its own. For devices with streams only
+/// (Backend::block_uses). Thread-safe.
 class BlockUses {
  public:
   /// A kernel of `stream` is about to use the block.
@@ -25,9 +27,14 @@ class BlockUses {
   void forget(const void* block);
 
  private:
+  using StreamPtr = std::shared_ptr<DeviceStream>;
+  struct Before {
+    StreamPtr stream;
+    std::uint64_t mark;  ///< of the stream, when the block was freed
+  };
   struct Uses {
-    std::vector<WorkPtr> before;  ///< fences of the streams that used it before it was freed
-    std::vector<std::shared_ptr<DeviceStream>> streams;  ///< since it was allocated
+    std::vector<Before> before;      ///< it was freed
+    std::vector<StreamPtr> streams;  ///< since it was allocated
   };
   std::mutex mutex_;
   std::unordered_map<const void*, Uses> blocks_;

@@ -29,6 +29,12 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// The fences of a stream end in their order. Where nothing was given since the last fence, it
   /// may be that one.
   virtual WorkPtr record() = 0;
+  /// A point in the work of the stream, after all that was given before. It gives the device
+  /// nothing to do.
+  virtual std::uint64_t mark() { return 0; }
+  /// A fence after the mark, the first that was recorded since, for other streams to wait for: the
+  /// host may learn late that it has passed. Null if the host knows that already.
+  virtual WorkPtr fence_after(std::uint64_t /*mark*/) { return record(); }
   /// Work that is given from now on runs after the fence, which is of a stream of the same backend,
   /// has passed. The caller does not wait. If a fence that is awaited for its results ends with an
   /// error, so do the fences that this stream records from now on.
