@@ -6,8 +6,15 @@
 #include "runtime/tensor/backend.h"
 
 namespace troupe {
+namespace {
+
+// What it chooses affects waits, but no results.
+thread_local const DeviceStream* last_stream = nullptr;
+
+}  // namespace
 
 void BlockUses::use(const void* block, DeviceStream& stream) {
+  last_stream = &stream;
   std::vector<Before> before;
   {
     const std::lock_guard lock(mutex_);
@@ -24,13 +31,14 @@ void BlockUses::use(const void* block, DeviceStream& stream) {
   }
 }
 
-void BlockUses::freed(const void* block) {
+const DeviceStream* BlockUses::freed(const void* block) {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(block);
-  if (found == blocks_.end()) return;
+  if (found == blocks_.end()) return nullptr;
   Uses& uses = found->second;
   for (const StreamPtr& stream : uses.streams) uses.before.push_back({stream, stream->mark()});
   uses.streams.clear();
+  return uses.before.size() == 1 ? uses.before.front().stream.get() : nullptr;
 }
 
 void BlockUses::forget(const void* block) {
@@ -38,6 +46,8 @@ void BlockUses::forget(const void* block) {
   const std::lock_guard lock(mutex_);
   uses = blocks_.extract(block);
 }
+
+const DeviceStream* BlockUses::likely_stream() { return last_stream; }
 
 void note_use(const Stream& stream, const Tensor& tensor) {
   if (tensor.defined())

@@ -21,10 +21,14 @@ class BlockUses {
  public:
   /// A kernel of `stream` is about to use the block.
   void use(const void* block, DeviceStream& stream);
-  /// The last tensor in the block has gone.
-  void freed(const void* block);
+  /// The last tensor in the block has gone. Returns the stream that alone has used it; null if
+  /// several have, or none.
+  const DeviceStream* freed(const void* block);
   /// A freed block is about to be given back to the system.
   void forget(const void* block);
+  /// The stream of the last use that this thread has noted: probably that of its next allocation
+  /// too, so a good choice among free blocks. To compare only, since it may have gone.
+  static const DeviceStream* likely_stream();
 
  private:
   using StreamPtr = std::shared_ptr<DeviceStream>;

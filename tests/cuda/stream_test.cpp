@@ -33,6 +33,7 @@ using cuda_on_cpu::EmulationOptions;
 using cuda_on_cpu::Pace;
 using cuda_on_cpu::take_violations;
 using ::testing::Each;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr std::uint64_t seeds = 50;
@@ -200,6 +201,21 @@ TEST(CudaStream, TakesItsOwnFreedBlocksWithoutACall) {
   });
   EXPECT_EQ(calls, (Calls{0, 0, 0}));
   EXPECT_EQ(stream.violations(), 0);
+}
+
+TEST(CudaStream, TakesItsOwnFreedBlocksBeforeThoseOfAnother) {
+  const Emulation emulation({.pace = Pace::by_hand});
+  EmulatedStream first, second;
+  const Tensor x = on_device(first.get(), on_cpu_filled(1));
+  const Tensor y = on_device(second.get(), on_cpu_filled(2));
+  Tensor of_first = doubled(first.get(), x), of_second = doubled(second.get(), y);
+  const void* block = of_first.raw();
+  of_first = {};
+  of_second = {};
+  const Tensor other = on_device(first.get(), Tensor::zeros({1000}, DType::f32));
+  const Calls calls = calls_in([&] { EXPECT_EQ(doubled(first.get(), x).raw(), block); });
+  EXPECT_EQ(calls, (Calls{0, 0, 0}));
+  EXPECT_EQ(first.violations() + second.violations(), 0);
 }
 
 /// Blocks that the first stream has used and freed.
@@ -537,9 +553,29 @@ TEST(CudaMemory, IsOutWithAnErrorAndComesBack) {
   };
   const Emulation emulation({.device_bytes = cuda_on_cpu::counts().device_bytes + 4 * mebi});
   Tensor first = bytes(3 * mebi);
-  EXPECT_THROW(bytes(2 * mebi), OutOfMemory);
+  try {
+    bytes(2 * mebi);
+    ADD_FAILURE() << "there is not so much";
+  } catch (const OutOfMemory& error) {
+    EXPECT_THAT(error.message(), HasSubstr("out of memory on cuda:0: 2097152 bytes requested, "));
+    EXPECT_THAT(error.message(), HasSubstr(" in use, 1048576 of "));
+    EXPECT_THAT(error.remedy(), HasSubstr("`batch_size`"));
+  }
   first = {};
   EXPECT_TRUE(bytes(2 * mebi).defined());
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+// Not in use, and yet not there for a block of another size before the device has done its work.
+TEST(CudaMemory, OfFreedBlocksThatKernelsStillUseMakesRoomForOtherSizes) {
+  EmulatedStream stream;
+  constexpr std::int64_t elements = 1 << 18;
+  const Emulation emulation(
+      {.pace = Pace::by_hand,
+       .device_bytes = cuda_on_cpu::counts().device_bytes + 3 * elements * 4});
+  { const Tensor x = on_device(stream.get(), Tensor::zeros({2 * elements}, DType::f32)); }
+  const Tensor larger = on_device(stream.get(), Tensor::zeros({5 * elements / 2}, DType::f32));
+  EXPECT_THAT(on_cpu(stream.get(), larger).elements<float>(), Each(0.0f));
   EXPECT_EQ(stream.violations(), 0);
 }
 

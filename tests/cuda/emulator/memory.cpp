@@ -70,6 +70,12 @@ MemoryCounts Memory::counts() {
   return counts_;
 }
 
+void Memory::tell(std::size_t* free, std::size_t* total) {
+  const std::lock_guard lock(mutex_);
+  *total = device_limit_;
+  *free = device_limit_ - std::min(device_limit_, counts_.device_bytes);
+}
+
 void Memory::reset_peak() {
   const std::lock_guard lock(mutex_);
   counts_.peak_device_bytes = counts_.device_bytes;

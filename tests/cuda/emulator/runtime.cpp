@@ -145,6 +145,11 @@ cudaError_t CUDARTAPI cudaFreeHost(void* block) {
   return answer(device().free(block, Place::pinned));
 }
 
+cudaError_t CUDARTAPI cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  cuda_on_cpu::Memory::get().tell(free, total);
+  return answer(device().status());
+}
+
 cudaError_t CUDARTAPI cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   if (flags != cudaStreamNonBlocking)
     cuda_on_cpu::report("a stream is made that waits for the null stream");
