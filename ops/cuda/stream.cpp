@@ -1,5 +1,10 @@
 #include "ops/cuda/stream.h"
 
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define TROUPE_NVTX
+#endif
+
 #include <atomic>
 #include <deque>
 #include <mutex>
@@ -141,6 +146,10 @@ class Stream final : public DeviceStream {
     const std::lock_guard lock(mutex_);
     if (error_) throw Error(*error_);
   }
+#ifdef TROUPE_NVTX
+  void begin_range(const std::string& name) override { nvtxRangePushA(name.c_str()); }
+  void end_range() override { nvtxRangePop(); }
+#endif
   /// For work that is about to be given.
   cudaStream_t give() {
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "runtime/tensor/device.h"
 #include "runtime/work.h"
@@ -42,6 +43,10 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// Blocks the caller until all work that was given before has run. Throws the error of what
   /// failed. Not for handlers of actors, which must not block.
   virtual void synchronize() = 0;
+  /// For profilers: what the calling thread gives the device from here to end_range() is of an
+  /// actor of this name. Costs next to nothing where none listens.
+  virtual void begin_range(const std::string& /*name*/) {}
+  virtual void end_range() {}
 
  private:
   Device device_;
