@@ -11,6 +11,7 @@
 #include "ops/cuda/stream.h"
 #include "ops/cuda/workspace.h"
 #include "runtime/device/block_uses.h"
+#include "runtime/tensor/out_of_memory.h"
 
 namespace troupe::cuda {
 namespace {
@@ -20,21 +21,27 @@ constexpr KernelTable table{
 #include "ops/kernel_list.inc"
 };
 
-constexpr DeviceMemory memory{.allocate = [](std::size_t bytes) -> void* {
-                                void* block = nullptr;
-                                const cudaError_t status = cudaMalloc(&block, bytes);
-                                if (status == cudaErrorMemoryAllocation) {
-                                  cudaGetLastError();  // which would be the next launch's
-                                  return nullptr;
-                                }
-                                check(status, "allocate memory");
-                                return block;
-                              },
-                              .release =
-                                  [](void* block, std::size_t) {
-                                    cudaDeviceSynchronize();  // kernels that use it may still run
-                                    cudaFree(block);
-                                  }};
+void* allocate(std::size_t bytes) {
+  void* block = nullptr;
+  const cudaError_t status = cudaMalloc(&block, bytes);
+  if (status != cudaErrorMemoryAllocation) {
+    check(status, "allocate memory");
+    return block;
+  }
+  cudaGetLastError();  // which would be the next launch's
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "tell how much memory is free");
+  throw OutOfMemory(fmt::format("{} of {} free", free, total),
+                    "lower `batch_size`, raise `micro_batches`, make the model smaller, see with "
+                    "nvidia-smi whether other processes use the GPU, or choose a larger one");
+}
+
+void release(void* block, std::size_t) {
+  cudaDeviceSynchronize();  // kernels that use it may still run
+  cudaFree(block);
+}
+
+constexpr DeviceMemory memory{.allocate = allocate, .release = release};
 
 std::string fingerprint() {
   cudaDeviceProp found{};

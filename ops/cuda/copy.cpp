@@ -1,14 +1,18 @@
 // Copies within the device's memory, and between it and the CPU's by way of pinned memory: CUDA
-// copies from and to other memory of the CPU only while the host waits.
+// copies from and to other memory of the CPU only while the host waits. Kernels do not wait for
+// what the host does at either end.
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "ops/cuda/convert.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/error.h"
+#include "ops/cuda/event.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/pinned.h"
 #include "ops/cuda/stream.h"
@@ -17,68 +21,68 @@
 namespace troupe::cuda {
 namespace {
 
-void copy_async(const Stream& stream, void* to, const void* from, std::size_t bytes,
-                cudaMemcpyKind kind) {
-  check(cudaMemcpyAsync(to, from, bytes, kind, native(stream)), "copy memory");
+/// Large tensors go through blocks of this size, so that their blocks serve all of them, and the
+/// host copies one piece while the device copies another.
+constexpr std::size_t piece_bytes = std::size_t{4} << 20;
+
+/// Calls `f(offset, bytes)` for each piece of so many bytes.
+template <class F>
+void for_pieces(std::size_t bytes, F&& f) {
+  for (std::size_t at = 0; at < bytes; at += piece_bytes) f(at, std::min(piece_bytes, bytes - at));
 }
 
-/// What a host function does in the order of a stream; it owns itself.
-class Later {
- public:
-  virtual ~Later() = default;
-  virtual void run() = 0;
+void copy_async(cudaStream_t stream, void* to, const void* from, std::size_t bytes,
+                cudaMemcpyKind kind) {
+  check(cudaMemcpyAsync(to, from, bytes, kind, stream), "copy memory");
+}
 
-  static void give(const Stream& stream, std::unique_ptr<Later> later) {
-    const cudaStream_t given = native(stream);
-    const cudaError_t status = cudaLaunchHostFunc(given, call, later.get());
-    if (status == cudaSuccess) {
-      (void)later.release();  // it owns itself now
-      return;
-    }
-    cudaStreamSynchronize(given);  // the copy before it uses what is freed here
-    check(status, "call the host");
+/// The last step of a copy of some bytes to the CPU.
+struct Arrival final : HostStep {
+  Arrival(const Tensor& target, std::size_t at, std::size_t size)
+      : to(target), offset(at), bytes(size), pinned(size) {}
+  bool try_run() override {
+    const cudaError_t status = copied.query();
+    if (status == cudaSuccess) std::memcpy(to.raw() + offset, pinned.data(), bytes);
+    return status != cudaErrorNotReady;
   }
-
- private:
-  static void CUDART_CB call(void* later) {
-    std::unique_ptr<Later>(static_cast<Later*>(later))->run();
-  }
-};
-
-/// The pinned memory is in use until then.
-struct Keep final : Later {
-  explicit Keep(Pinned memory) : pinned(std::move(memory)) {}
-  void run() override {}
-  Pinned pinned;
-};
-
-/// The last step of a copy to the CPU.
-struct Arrive final : Later {
-  Arrive(Pinned memory, Tensor target) : pinned(std::move(memory)), to(std::move(target)) {}
-  void run() override { std::memcpy(to.raw(), pinned.data(), to.bytes()); }
-  Pinned pinned;
   Tensor to;
+  std::size_t offset, bytes;
+  Pinned pinned;
+  Event copied;
 };
 
 void from_cpu(const Stream& stream, const Tensor& from, const Tensor& to) {
-  Pinned pinned(from.bytes());
-  std::memcpy(pinned.data(), from.raw(), from.bytes());
   note_use(stream, to);
-  copy_async(stream, to.raw(), pinned.data(), from.bytes(), cudaMemcpyHostToDevice);
-  Later::give(stream, std::make_unique<Keep>(std::move(pinned)));
+  const cudaStream_t given = native(stream);
+  for_pieces(from.bytes(), [&](std::size_t at, std::size_t bytes) {
+    Pinned pinned(bytes);
+    std::memcpy(pinned.data(), from.raw() + at, bytes);
+    copy_async(given, to.raw() + at, pinned.data(), bytes, cudaMemcpyHostToDevice);
+    std::move(pinned).give_back_after(given);
+  });
 }
 
 void to_cpu(const Stream& stream, const Tensor& from, const Tensor& to) {
-  Pinned pinned(from.bytes());
   note_use(stream, from);
-  copy_async(stream, pinned.data(), from.raw(), from.bytes(), cudaMemcpyDeviceToHost);
-  Later::give(stream, std::make_unique<Arrive>(std::move(pinned), to));
+  const cudaStream_t given = native(stream);
+  for_pieces(from.bytes(), [&](std::size_t at, std::size_t bytes) {
+    const auto arrival = std::make_shared<Arrival>(to, at, bytes);
+    copy_async(given, arrival->pinned.data(), from.raw() + at, bytes, cudaMemcpyDeviceToHost);
+    try {
+      arrival->copied = Event::record(given);
+      const bool is_last = at + bytes == from.bytes();
+      add_host_step(stream, arrival, is_last ? nullptr : &arrival->copied);
+    } catch (...) {
+      cudaStreamSynchronize(given);  // it uses the pinned memory
+      throw;
+    }
+  });
 }
 
 void within(const Stream& stream, const Tensor& from, const Tensor& to) {
   note_use(stream, from);
   note_use(stream, to);
-  copy_async(stream, to.raw(), from.raw(), from.bytes(), cudaMemcpyDeviceToDevice);
+  copy_async(native(stream), to.raw(), from.raw(), from.bytes(), cudaMemcpyDeviceToDevice);
 }
 
 }  // namespace

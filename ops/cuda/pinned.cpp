@@ -1,22 +1,29 @@
 #include "ops/cuda/pinned.h"
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <vector>
 
 #include "ops/cuda/error.h"
+#include "ops/cuda/event.h"
 
 namespace troupe::cuda {
 namespace {
 
+/// In use until the device has come to the event, or has failed.
+struct Owed {
+  void* block;
+  Event event;
+};
+
 /// Of one size.
 struct Blocks {
   std::vector<void*> free;
-  std::size_t total = 0;  ///< also of those in use
+  std::vector<Owed> owed;  ///< oldest first
+  std::size_t total = 0;   ///< also of those in use
 };
 
 struct Pool {
@@ -24,7 +31,7 @@ struct Pool {
   std::map<std::size_t, Blocks> by_size;
 };
 
-// Never destroyed: a host function may come after any static's end.
+// Never destroyed: tensors and threads may outlive any order of destruction.
 Pool& pool() {
   static auto* pool = new Pool;
   return *pool;
@@ -34,40 +41,56 @@ Pool& pool() {
 void* take_free(std::size_t bytes) {
   const std::lock_guard lock(pool().mutex);
   Blocks& blocks = pool().by_size[bytes];
-  if (blocks.free.empty()) {
-    blocks.free.reserve(++blocks.total);  // so that the destructor needs no memory
-    return nullptr;
+  if (!blocks.free.empty()) {
+    void* block = blocks.free.back();
+    blocks.free.pop_back();
+    return block;
   }
-  void* block = blocks.free.back();
-  blocks.free.pop_back();
-  return block;
+  const auto found = std::ranges::find_if(
+      blocks.owed, [](const Owed& one) { return one.event.query() != cudaErrorNotReady; });
+  if (found != blocks.owed.end()) {
+    void* block = found->block;
+    blocks.owed.erase(found);
+    return block;
+  }
+  blocks.free.reserve(++blocks.total);  // so that the destructor needs no memory
+  return nullptr;
 }
 
-// Blocks of other sizes may make room. cudaFreeHost waits for the device, and so for host functions
-// that give blocks back: not under the lock.
-void release_free() {
+// Blocks of other sizes may make room. cudaFreeHost waits for the device: not under the lock, which
+// the thread of host steps needs.
+void release_unused() {
   std::vector<void*> unused;
+  std::vector<Owed> owed;
   {
     const std::lock_guard lock(pool().mutex);
     for (auto& [bytes, blocks] : pool().by_size) {
       unused.insert(unused.end(), blocks.free.begin(), blocks.free.end());
-      blocks.total -= blocks.free.size();
+      std::ranges::move(blocks.owed, std::back_inserter(owed));
+      blocks.total -= blocks.free.size() + blocks.owed.size();
       blocks.free.clear();
+      blocks.owed.clear();
     }
+  }
+  for (const Owed& one : owed) {
+    cudaEventSynchronize(one.event.get());
+    unused.push_back(one.block);
   }
   for (void* block : unused) cudaFreeHost(block);
 }
 
+std::size_t size_class(std::size_t bytes) {
+  return std::bit_ceil(std::max<std::size_t>(bytes, 4096));
+}
+
 }  // namespace
 
-Pinned::Pinned(std::size_t bytes)
-    : data_(take_free(std::bit_ceil(std::max<std::size_t>(bytes, 4096)))),
-      bytes_(std::bit_ceil(std::max<std::size_t>(bytes, 4096))) {
+Pinned::Pinned(std::size_t bytes) : data_(take_free(size_class(bytes))), bytes_(size_class(bytes)) {
   if (data_) return;
   cudaError_t status = cudaMallocHost(&data_, bytes_);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // which would be the next launch's
-    release_free();
+    release_unused();
     status = cudaMallocHost(&data_, bytes_);
   }
   check(status, "pin memory of the CPU");
@@ -77,6 +100,18 @@ Pinned::~Pinned() {
   if (!data_) return;
   const std::lock_guard lock(pool().mutex);
   pool().by_size[bytes_].free.push_back(data_);
+}
+
+void Pinned::give_back_after(cudaStream_t stream) && {
+  try {
+    Event event = Event::record(stream);
+    const std::lock_guard lock(pool().mutex);
+    pool().by_size[bytes_].owed.push_back({data_, std::move(event)});
+    data_ = nullptr;
+  } catch (...) {
+    cudaStreamSynchronize(stream);  // the destructor gives it back
+    throw;
+  }
 }
 
 }  // namespace troupe::cuda

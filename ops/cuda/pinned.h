@@ -1,21 +1,25 @@
 #pragma once
+#include <cuda_runtime_api.h>
+
 #include <cstddef>
+#include <utility>
 
 namespace troupe::cuda {
 
 /// A block of the CPU's memory that the device copies from and to while the host goes on. Blocks
-/// are kept for reuse, since to get or to free one waits for the device. Moved, not copied.
-/// Thread-safe: also a host function of CUDA may give one back.
+/// are kept for reuse, since to get or to free one waits for the device. So there are never more
+/// than were in use at once, rounded up to powers of two. Moved, not copied. Thread-safe.
 class Pinned {
  public:
   explicit Pinned(std::size_t bytes);  ///< throws OutOfMemory
   ~Pinned();
-  Pinned(Pinned&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
-    other.data_ = nullptr;
-  }
+  Pinned(Pinned&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
   Pinned& operator=(Pinned&&) = delete;
 
   void* data() const { return data_; }
+  /// Gives the block back once the stream has done the work that it was given before.
+  void give_back_after(cudaStream_t stream) &&;
 
  private:
   void* data_ = nullptr;

@@ -1,17 +1,20 @@
 #include "ops/cuda/stream.h"
 
-#include <chrono>
-#include <condition_variable>
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define TROUPE_NVTX
+#endif
+
+#include <atomic>
 #include <deque>
-#include <exception>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "ops/cuda/error.h"
+#include "ops/cuda/event.h"
 #include "runtime/error.h"
 
 namespace troupe::cuda {
@@ -26,108 +29,56 @@ std::optional<Error> error_of(cudaError_t status, const char* operation) {
   }
 }
 
-class Fence final : public Work {
+class Fence final : public Work, public HostStep {
  public:
-  /// `error` is that of an earlier fence whose results the stream took.
-  Fence(cudaStream_t stream, std::optional<Error> error) : error_(std::move(error)) {
-    cudaError_t status = cudaEventCreateWithFlags(&event_, cudaEventDisableTiming);
-    if (status == cudaSuccess) {
-      status = cudaEventRecord(event_, stream);
-      if (status != cudaSuccess) cudaEventDestroy(std::exchange(event_, nullptr));
+  /// `number`: among the fences of the stream. `error`: of an earlier fence whose results the
+  /// stream took.
+  Fence(std::uint64_t stream, std::uint64_t number, cudaStream_t native, std::optional<Error> error)
+      : stream_(stream), number_(number), error_(std::move(error)) {
+    try {
+      event_ = Event::record(native);
+    } catch (const Error& failure) {
+      // Where the context is lost no work runs any more, so that its end needs no event.
+      if (failure.code() != ErrorCode::io) throw;
+      if (!error_) error_ = failure;
     }
-    const std::optional<Error> failure = error_of(status, "record an event");
-    if (!failure) return;
-    // Where the context is lost no work runs any more, so that its end needs no event.
-    if (failure->code() != ErrorCode::io) throw Error(*failure);
-    if (!error_) error_ = failure;
-  }
-  ~Fence() override {
-    if (event_) cudaEventDestroy(event_);
   }
 
-  cudaEvent_t event() const { return event_; }  ///< null if none could be recorded
+  std::uint64_t stream() const { return stream_; }
+  std::uint64_t number() const { return number_; }
+  const Event& event() const { return event_; }  ///< none if it could not be recorded
   /// The error that it ends with, as far as it is known.
   std::optional<Error> error() const {
     if (error_ || !done()) return error_;
     const Status ended = status();
     return ended ? std::nullopt : std::optional(ended.error());
   }
-  /// Ends the fence if the device has passed it; false while it has not.
-  bool end_if_passed() {
-    const cudaError_t status = event_ ? cudaEventQuery(event_) : cudaSuccess;
+  bool try_run() override {
+    const cudaError_t status = event_.query();
     if (status == cudaErrorNotReady) return false;
     const std::optional<Error> error = error_ ? error_ : error_of(status, "run kernels");
     finish(error ? Status(*error) : success());
     return true;
   }
 
+  /// Whether the thread that ends it is woken when the device has passed it. With the lock of the
+  /// stream.
+  bool wakes = false;
+
  private:
-  cudaEvent_t event_ = nullptr;
+  std::uint64_t stream_, number_;
+  Event event_;
   std::optional<Error> error_;
 };
+using FencePtr = std::shared_ptr<Fence>;
 
-/// Ends the fences of all streams in their order, on a thread of its own: a host function must
-/// not call CUDA, so it only wakes this thread. Host functions do not run after an error of the
-/// context; so the thread also looks by itself now and then.
-class Passing {
- public:
-  void add(cudaStream_t stream, std::shared_ptr<Fence> fence) {
-    const std::lock_guard lock(mutex_);
-    if (waiting_.empty()) changed_.notify_one();
-    waiting_[stream].push_back(std::move(fence));
-  }
-  static void CUDART_CB wake(void* self) {
-    auto& passing = *static_cast<Passing*>(self);
-    {
-      const std::lock_guard lock(passing.mutex_);
-      passing.woken_ = true;
-    }
-    passing.changed_.notify_one();
-  }
-
- private:
-  using Fences = std::deque<std::shared_ptr<Fence>>;
-
-  void work() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return !waiting_.empty(); });
-      changed_.wait_for(lock, std::chrono::milliseconds(50), [&] { return woken_; });
-      woken_ = false;
-      std::vector<Fences*> queues;
-      for (auto& [stream, fences] : waiting_) queues.push_back(&fences);
-      // Only this thread takes fences out, and a map's entries stay where they are.
-      for (Fences* fences : queues) end_passed(*fences, lock);
-      std::erase_if(waiting_, [](const auto& one) { return one.second.empty(); });
-    }
-  }
-  // CUDA is called without the lock, which its host functions need.
-  static void end_passed(Fences& fences, std::unique_lock<std::mutex>& lock) {
-    while (!fences.empty()) {
-      std::shared_ptr<Fence> first = fences.front();
-      lock.unlock();
-      const bool passed = first->end_if_passed();
-      lock.lock();
-      if (!passed) return;
-      fences.pop_front();
-      lock.unlock();
-      first = nullptr;
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool woken_ = false;
-  std::map<cudaStream_t, Fences> waiting_;
-  std::thread thread_{[this] { work(); }};
+/// Lets the later fences of a stream end after one of another, whose host steps the device does not
+/// wait for.
+struct After final : HostStep {
+  explicit After(FencePtr awaited) : fence(std::move(awaited)) {}
+  bool try_run() override { return fence->done(); }
+  FencePtr fence;
 };
-
-// Never destroyed, nor is its thread joined: CUDA may wake it until the process has ended.
-Passing& passing() {
-  static auto* passing = new Passing;
-  return *passing;
-}
 
 /// Work that was given still runs when it is destroyed.
 class NativeStream {
@@ -145,6 +96,11 @@ class NativeStream {
   cudaStream_t stream_ = nullptr;
 };
 
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
 class Stream final : public DeviceStream {
  public:
   explicit Stream(Device device)
@@ -152,17 +108,20 @@ class Stream final : public DeviceStream {
 
   WorkPtr record() override {
     const std::lock_guard lock(mutex_);
-    if (last_) return last_;
-    const OnDevice here(device().index);
-    auto fence = std::make_shared<Fence>(stream_.get(), error_);
-    passing().add(stream_.get(), fence);
-    // On a stream of its own, so that the next kernel does not wait for the host. If this fails,
-    // the thread of Passing finds the end of the fence by itself.
-    if (fence->event() && cudaStreamWaitEvent(signals_.get(), fence->event()) == cudaSuccess)
-      cudaLaunchHostFunc(signals_.get(), Passing::wake, &passing());
-    // Another thread may be between give() and its work, which comes after this fence.
-    if (giver_ == std::this_thread::get_id()) last_ = fence;
+    const FencePtr fence = last_ ? last_ : add_fence();
+    if (!std::exchange(fence->wakes, true)) wake_behind(fence->event());
     return fence;
+  }
+  std::uint64_t mark() override {
+    const std::lock_guard lock(mutex_);
+    return last_ ? last_->number() : recorded_ + 1;
+  }
+  WorkPtr fence_after(std::uint64_t mark) override {
+    const std::lock_guard lock(mutex_);
+    if (mark > recorded_) return add_fence();
+    forget_passed();
+    if (fences_.empty() || mark < fences_.front()->number()) return nullptr;
+    return fences_[mark - fences_.front()->number()];
   }
   void wait(const WorkPtr& work, Awaits what) override {
     const auto fence = std::dynamic_pointer_cast<Fence>(work);
@@ -170,17 +129,27 @@ class Stream final : public DeviceStream {
       throw Error(ErrorCode::internal, "a CUDA stream waits for a fence of no CUDA stream");
     const std::lock_guard lock(mutex_);
     last_ = nullptr;
-    // An error of the device that comes later is one for all streams of the process.
-    if (what == Awaits::results && !error_) error_ = fence->error();
-    if (!fence->event()) return;
+    if (what == Awaits::results) {
+      // An error of the device that comes later is one for all streams of the process.
+      if (!error_) error_ = fence->error();
+      if (!fence->done()) steps_.add(std::make_shared<After>(fence));
+    }
+    std::uint64_t& waited = waited_[fence->stream()];
+    if (!fence->event() || fence->number() <= waited) return;
     const OnDevice here(device().index);
-    check(cudaStreamWaitEvent(stream_.get(), fence->event()), "wait for an event");
+    check(cudaStreamWaitEvent(stream_.get(), fence->event().get()), "wait for an event");
+    waited = fence->number();
   }
   void synchronize() override {
     check(cudaStreamSynchronize(stream_.get()), "wait for a stream");
+    steps_.wait();
     const std::lock_guard lock(mutex_);
     if (error_) throw Error(*error_);
   }
+#ifdef TROUPE_NVTX
+  void begin_range(const std::string& name) override { nvtxRangePushA(name.c_str()); }
+  void end_range() override { nvtxRangePop(); }
+#endif
   /// For work that is about to be given.
   cudaStream_t give() {
     const std::lock_guard lock(mutex_);
@@ -188,14 +157,53 @@ class Stream final : public DeviceStream {
     last_ = nullptr;
     return stream_.get();
   }
+  void add(const std::shared_ptr<HostStep>& step, const Event* wakes) {
+    const std::lock_guard lock(mutex_);
+    steps_.add(step);
+    if (wakes) wake_behind(*wakes);
+  }
 
  private:
+  // With the lock.
+  FencePtr add_fence() {
+    const OnDevice here(device().index);
+    auto fence = std::make_shared<Fence>(id_, recorded_ + 1, stream_.get(), error_);
+    forget_passed();
+    fences_.push_back(fence);
+    ++recorded_;
+    steps_.add(fence);
+    // Another thread may be between give() and its work, which comes after this fence.
+    if (giver_ == std::this_thread::get_id()) last_ = fence;
+    return fence;
+  }
+  void forget_passed() {
+    while (!fences_.empty() && fences_.front()->done()) fences_.pop_front();
+  }
+  // On a stream of its own, so that the next kernel does not wait for the host. If this fails, the
+  // thread of the host steps finds the end by itself.
+  void wake_behind(const Event& event) {
+    if (event && cudaStreamWaitEvent(signals_.get(), event.get()) == cudaSuccess)
+      HostSteps::wake_behind(signals_.get());
+  }
+
+  const std::uint64_t id_ = next_id();
   std::mutex mutex_;
   NativeStream stream_, signals_;
-  std::shared_ptr<Fence> last_;  ///< null if work was given since
+  HostSteps steps_;
+  std::deque<FencePtr> fences_;  ///< the last ones; without gaps up to number recorded_
+  std::uint64_t recorded_ = 0;   ///< fences
+  FencePtr last_;                ///< null if work was given since
   std::thread::id giver_;        ///< of the last work
   std::optional<Error> error_;
+  std::unordered_map<std::uint64_t, std::uint64_t> waited_;  ///< the last fence of other streams
 };
+
+Stream& opened(const troupe::Stream& stream) {
+  auto* opened = dynamic_cast<Stream*>(device_stream(stream));
+  if (!opened)
+    throw Error(ErrorCode::internal, "a kernel was given to a CUDA stream that is not open");
+  return *opened;
+}
 
 }  // namespace
 
@@ -213,11 +221,11 @@ std::shared_ptr<DeviceStream> open_stream(Device device) {
   return std::make_shared<Stream>(device);
 }
 
-cudaStream_t native(const troupe::Stream& stream) {
-  auto* opened = dynamic_cast<Stream*>(device_stream(stream));
-  if (!opened)
-    throw Error(ErrorCode::internal, "a kernel was given to a CUDA stream that is not open");
-  return opened->give();
+cudaStream_t native(const troupe::Stream& stream) { return opened(stream).give(); }
+
+void add_host_step(const troupe::Stream& stream, const std::shared_ptr<HostStep>& step,
+                   const Event* wakes) {
+  opened(stream).add(step, wakes);
 }
 
 }  // namespace troupe::cuda

@@ -4,18 +4,29 @@
 #include <cstdint>
 #include <memory>
 
+#include "ops/cuda/host_steps.h"
 #include "runtime/device/device_stream.h"
 
 namespace troupe::cuda {
 
-/// Opens a stream of the device. Its fences are CUDA events: another stream waits for
-/// one on the device, and the host learns of its end from a thread that a host function of CUDA
-/// wakes. Errors of CUDA's context are sticky: after one, every fence ends with it.
+class Event;
+
+/// Opens a stream of the device. Its fences are CUDA events: another stream waits for one on the
+/// device, and the host learns of its end from the thread of host steps. That is woken for fences
+/// that record() has returned. Errors of CUDA's context are sticky: after one, every fence ends
+/// with it.
 std::shared_ptr<DeviceStream> open_stream(Device device);
 
 /// The stream of CUDA's that a kernel gives its work to. Throws Error{internal} for one that was
 /// not opened.
 cudaStream_t native(const Stream& stream);
+
+/// Adds a step of the host behind the work that the stream was given so far, which the step itself
+/// finds done. The fences that are recorded from now on end after it, as do those of streams that
+/// wait for their results; kernels do not wait for it. It runs with the next fence, or earlier
+/// where `wakes`, the step's own event, is to wake the host.
+void add_host_step(const Stream& stream, const std::shared_ptr<HostStep>& step,
+                   const Event* wakes = nullptr);
 
 /// Calls of the runtime that name no stream, such as cudaMalloc, go to this device while one of
 /// these lives; afterwards the thread's device is the one before.

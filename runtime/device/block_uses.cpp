@@ -6,9 +6,16 @@
 #include "runtime/tensor/backend.h"
 
 namespace troupe {
+namespace {
+
+// What it chooses affects waits, but no results.
+thread_local const DeviceStream* last_stream = nullptr;
+
+}  // namespace
 
 void BlockUses::use(const void* block, DeviceStream& stream) {
-  std::vector<WorkPtr> before;
+  last_stream = &stream;
+  std::vector<Before> before;
   {
     const std::lock_guard lock(mutex_);
     Uses& uses = blocks_[block];
@@ -18,31 +25,29 @@ void BlockUses::use(const void* block, DeviceStream& stream) {
     // Other streams get what this one writes: they come after it, and so after these too.
     before = std::exchange(uses.before, {});
   }
-  for (const WorkPtr& fence : before)
-    if (!fence->done()) stream.wait(fence, Awaits::memory);
+  for (const Before& one : before) {
+    if (one.stream.get() == &stream) continue;
+    if (const WorkPtr fence = one.stream->fence_after(one.mark)) stream.wait(fence, Awaits::memory);
+  }
 }
 
-void BlockUses::freed(const void* block) {
-  std::vector<std::shared_ptr<DeviceStream>> streams;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = blocks_.find(block);
-    if (found == blocks_.end()) return;
-    streams = std::exchange(found->second.streams, {});
-  }
-  // The block is in nobody's hands here: its entry can only be found again once it is allocated.
-  std::vector<WorkPtr> fences;
-  for (const auto& stream : streams) fences.push_back(stream->record());
+const DeviceStream* BlockUses::freed(const void* block) {
   const std::lock_guard lock(mutex_);
-  std::vector<WorkPtr>& before = blocks_[block].before;
-  std::erase_if(before, [](const WorkPtr& fence) { return fence->done(); });
-  before.insert(before.end(), fences.begin(), fences.end());
+  const auto found = blocks_.find(block);
+  if (found == blocks_.end()) return nullptr;
+  Uses& uses = found->second;
+  for (const StreamPtr& stream : uses.streams) uses.before.push_back({stream, stream->mark()});
+  uses.streams.clear();
+  return uses.before.size() == 1 ? uses.before.front().stream.get() : nullptr;
 }
 
 void BlockUses::forget(const void* block) {
+  std::unordered_map<const void*, Uses>::node_type uses;  // ends after the lock, as do its streams
   const std::lock_guard lock(mutex_);
-  blocks_.erase(block);
+  uses = blocks_.extract(block);
 }
+
+const DeviceStream* BlockUses::likely_stream() { return last_stream; }
 
 void note_use(const Stream& stream, const Tensor& tensor) {
   if (tensor.defined())

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "runtime/tensor/device.h"
 #include "runtime/work.h"
@@ -29,6 +30,12 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// The fences of a stream end in their order. Where nothing was given since the last fence, it
   /// may be that one.
   virtual WorkPtr record() = 0;
+  /// A point in the work of the stream, after all that was given before. It gives the device
+  /// nothing to do.
+  virtual std::uint64_t mark() { return 0; }
+  /// A fence after the mark, the first that was recorded since, for other streams to wait for: the
+  /// host may learn late that it has passed. Null if the host knows that already.
+  virtual WorkPtr fence_after(std::uint64_t /*mark*/) { return record(); }
   /// Work that is given from now on runs after the fence, which is of a stream of the same backend,
   /// has passed. The caller does not wait. If a fence that is awaited for its results ends with an
   /// error, so do the fences that this stream records from now on.
@@ -36,6 +43,10 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// Blocks the caller until all work that was given before has run. Throws the error of what
   /// failed. Not for handlers of actors, which must not block.
   virtual void synchronize() = 0;
+  /// For profilers: what the calling thread gives the device from here to end_range() is of an
+  /// actor of this name. Costs next to nothing where none listens.
+  virtual void begin_range(const std::string& /*name*/) {}
+  virtual void end_range() {}
 
  private:
   Device device_;

@@ -138,6 +138,27 @@ bool yields_thread(const RunState& run, bool feeds_sender_away, Clock::duration 
   return feeds_sender_away && is_long;
 }
 
+/// Marks an action of an actor with a stream for profilers.
+class ActionRange {
+ public:
+  explicit ActionRange(const HostedActor& hosted) : stream_(hosted.actor->stream()) {
+    if (stream_) stream_->begin_range(hosted.report.name);
+  }
+  ~ActionRange() {
+    if (stream_) stream_->end_range();
+  }
+  ActionRange(const ActionRange&) = delete;
+  ActionRange& operator=(const ActionRange&) = delete;
+
+ private:
+  DeviceStream* stream_;
+};
+
+ActionLabel act_in_range(const HostedActor& hosted) {
+  const ActionRange range(hosted);
+  return hosted.actor->act();
+}
+
 /// Returns whether the actor is to yield its thread.
 bool act(ActorHost* self) {
   HostedActor& hosted = self->state;
@@ -145,7 +166,7 @@ bool act(ActorHost* self) {
   const DeliveryDeferral::Action action(run.options.deferral, run.options.threads);
   const auto begin = Clock::now();
   account_waiting(hosted, begin);
-  const ActionLabel label = hosted.actor->act();
+  const ActionLabel label = act_in_range(hosted);
   inject_fault(hosted, label);
   const auto end = Clock::now();
   hosted.report.time.compute += end - begin;

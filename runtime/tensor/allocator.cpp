@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/device/block_uses.h"
@@ -33,6 +37,21 @@ constexpr DeviceMemory cpu_memory{
     .allocate = [](std::size_t bytes) { return ::operator new(bytes, alignment, std::nothrow); },
     .release = [](void* block, std::size_t) { ::operator delete(block, alignment); }};
 
+struct FreeBlock {
+  void* block;
+  const DeviceStream* user;  ///< as BlockUses::freed; null without streams
+};
+
+/// Takes the block that the stream freed last: it waits for nobody there, and may find it in a
+/// cache. Else the one that was freed first, whose uses have most likely ended.
+void* take_from(std::vector<FreeBlock>& blocks, const DeviceStream* stream) {
+  const auto own = std::ranges::find(blocks.rbegin(), blocks.rend(), stream, &FreeBlock::user);
+  const auto chosen = own == blocks.rend() ? blocks.begin() : std::prev(own.base());
+  void* block = chosen->block;
+  blocks.erase(chosen);
+  return block;
+}
+
 /// Null where work is done when a call returns: what is freed there is in use no more.
 BlockUses* uses_on(Device device) {
   const bool has_streams = device.backend && device.backend->block_uses;
@@ -49,8 +68,8 @@ void give_back(Device device, const DeviceMemory& memory, void* block, std::size
 }  // namespace
 
 struct CachingAllocator::State {
-  std::mutex mutex;
-  std::map<std::size_t, std::vector<void*>> free_blocks;
+  std::mutex mutex, trimming;
+  std::map<std::size_t, std::vector<FreeBlock>> free_blocks;
   AllocatorCounters counters;
 };
 
@@ -72,16 +91,23 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     std::lock_guard lock(state_->mutex);
     const auto found = state_->free_blocks.find(size);
     if (found != state_->free_blocks.end() && !found->second.empty()) {
-      void* block = found->second.back();
-      found->second.pop_back();
+      void* block =
+          take_from(found->second, uses_on(device_) ? BlockUses::likely_stream() : nullptr);
       count(state_->counters);
       ++state_->counters.reused;
       state_->counters.cached_bytes -= size;
       return block;
     }
   }
-  const auto allocate_block = [&] {  // null when memory is out
-    return size > most_bytes ? nullptr : memory_.allocate(size);
+  std::optional<OutOfMemory> refused;
+  const auto allocate_block = [&]() -> void* {  // null when memory is out
+    if (size > most_bytes) return nullptr;
+    try {
+      return memory_.allocate(size);
+    } catch (const OutOfMemory& error) {
+      refused.emplace(error);
+      return nullptr;
+    }
   };
   void* block = allocate_block();
   if (!block) {
@@ -89,11 +115,14 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     block = allocate_block();
   }
   std::lock_guard lock(state_->mutex);
-  if (!block)
-    throw OutOfMemory(fmt::format("out of memory on {}: {} bytes requested, {} in use",
-                                  to_string(device_), bytes, state_->counters.in_use_bytes),
+  if (!block) {
+    const std::string is = fmt::format("out of memory on {}: {} bytes requested, {} in use",
+                                       to_string(device_), bytes, state_->counters.in_use_bytes);
+    if (refused) throw OutOfMemory(is + ", " + refused->message(), refused->remedy());
+    throw OutOfMemory(is,
                       "lower `batch_size`, raise `micro_batches`, or make the model smaller "
                       "(`Model::widths`) or its images (`image_size`)");
+  }
   count(state_->counters);
   return block;
 }
@@ -101,20 +130,25 @@ void* CachingAllocator::allocate(std::size_t bytes) {
 void CachingAllocator::release(void* block, std::size_t bytes) noexcept {
   const std::size_t size = size_class(bytes);
   bool known = true;  // what uses it still
+  const DeviceStream* user = nullptr;
   try {
-    if (BlockUses* uses = uses_on(device_)) uses->freed(block);
+    if (BlockUses* uses = uses_on(device_)) user = uses->freed(block);
   } catch (...) {
-    known = false;  // it can only be released, which waits for all of them
+    known = false;
   }
-  std::lock_guard lock(state_->mutex);
-  state_->counters.in_use_bytes -= size;
-  try {
-    if (!known) return give_back(device_, memory_, block, size);
-    state_->free_blocks[size].push_back(block);
-    state_->counters.cached_bytes += size;
-  } catch (const std::bad_alloc&) {  // no memory for the list: the block itself is some
-    give_back(device_, memory_, block, size);
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->counters.in_use_bytes -= size;
+    try {
+      if (known) {
+        state_->free_blocks[size].push_back({block, user});
+        state_->counters.cached_bytes += size;
+        return;
+      }
+    } catch (const std::bad_alloc&) {  // no memory for the list: the block itself is some
+    }
   }
+  give_back(device_, memory_, block, size);  // which waits for all that uses it
 }
 
 AllocatorCounters CachingAllocator::counters() const {
@@ -127,12 +161,19 @@ void CachingAllocator::reset_peak() {
   state_->counters.peak_bytes = state_->counters.in_use_bytes;
 }
 
+// A device waits for its work before it gives memory back: without the lock, so that others free
+// and get blocks meanwhile.
 void CachingAllocator::trim() {
-  std::lock_guard lock(state_->mutex);
-  for (auto& [size, blocks] : state_->free_blocks)
-    for (void* block : blocks) give_back(device_, memory_, block, size);
-  state_->free_blocks.clear();
-  state_->counters.cached_bytes = 0;
+  // Whoever trims next finds that memory given back, and not on its way.
+  const std::lock_guard one_at_a_time(state_->trimming);
+  std::map<std::size_t, std::vector<FreeBlock>> free_blocks;
+  {
+    const std::lock_guard lock(state_->mutex);
+    free_blocks = std::exchange(state_->free_blocks, {});
+    state_->counters.cached_bytes = 0;
+  }
+  for (auto& [size, blocks] : free_blocks)
+    for (const FreeBlock& one : blocks) give_back(device_, memory_, one.block, size);
 }
 
 CachingAllocator& CachingAllocator::of(Device device) {

@@ -16,9 +16,9 @@ struct AllocatorCounters {
   std::uint64_t reused = 0;  ///< allocations served from cached blocks
 };
 
-/// Where the blocks of an allocator come from. Thread-safe.
+/// Where an allocator's blocks come from, each aligned to 64 bytes. Thread-safe.
 struct DeviceMemory {
-  void* (*allocate)(std::size_t bytes);  ///< aligned to 64 bytes; null when memory is out
+  void* (*allocate)(std::size_t bytes);  ///< without memory: null, or OutOfMemory with what is free
   void (*release)(void* block, std::size_t bytes);  ///< once no work on the device uses it
 };
 

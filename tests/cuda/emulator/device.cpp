@@ -156,6 +156,7 @@ void Device::push(Queue& queue, Task task) {
 cudaError_t Device::give(cudaStream_t stream, Task task) {
   const std::lock_guard lock(mutex_);
   cudaError_t error = cudaSuccess;
+  if (task.is_host_function) ++host_functions_;
   if (Queue* queue = find(stream, error)) push(*queue, std::move(task));
   return error;
 }
@@ -167,6 +168,7 @@ cudaError_t Device::record(cudaEvent_t event, cudaStream_t stream) {
   if (!queue) return error;
   std::shared_ptr<Recording>* last = find(event, error);
   if (!last) return error;
+  ++recordings_;
   auto recording = std::make_shared<Recording>();
   recording->passed = false;
   push(*queue, {.run = [this, recording](const Operation&) {
@@ -185,6 +187,7 @@ cudaError_t Device::wait_on_device(cudaStream_t stream, cudaEvent_t event) {
   if (!queue) return error;
   const std::shared_ptr<Recording>* recording = find(event, error);
   if (!recording) return error;
+  ++stream_waits_;
   queue->clock.join((*recording)->clock);
   push(*queue, {.run = [](const Operation&) {}, .awaits = *recording});
   return cudaSuccess;
@@ -408,7 +411,10 @@ Counts Device::counts() {
           .device_bytes = memory.device_bytes,
           .pinned_bytes = memory.pinned_bytes,
           .peak_device_bytes = memory.peak_device_bytes,
-          .operations = done_};
+          .operations = done_,
+          .recordings = recordings_,
+          .stream_waits = stream_waits_,
+          .host_functions = host_functions_};
 }
 
 Emulation::Emulation(const EmulationOptions& options) { Device::get().begin(options); }

@@ -114,6 +114,7 @@ class Device {
   int waiting_ = 0;            ///< threads of the host
   std::uint64_t allowed_ = 0;  ///< tasks, of Pace::by_hand
   std::uint64_t done_ = 0;     ///< tasks
+  std::uint64_t recordings_ = 0, stream_waits_ = 0, host_functions_ = 0;
   std::uint64_t fails_at_ = 0;
   bool failed_ = false;
   bool quiet_ = false;  ///< the host has given nothing for a while

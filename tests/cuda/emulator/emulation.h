@@ -31,6 +31,8 @@ struct Counts {
   std::size_t device_bytes = 0, pinned_bytes = 0;
   std::size_t peak_device_bytes = 0;  ///< since the emulation began
   std::uint64_t operations = 0;       ///< done by all streams in this process
+  // Calls of this process so far.
+  std::uint64_t recordings = 0, stream_waits = 0, host_functions = 0;
 };
 
 /// A time in which the device is as a test wants it, one at a time. Otherwise it has the seed

@@ -70,9 +70,10 @@ MemoryCounts Memory::counts() {
   return counts_;
 }
 
-std::size_t Memory::device_bytes() {
+void Memory::tell(std::size_t* free, std::size_t* total) {
   const std::lock_guard lock(mutex_);
-  return std::min(device_limit_, arena_bytes);
+  *total = std::min(device_limit_, arena_bytes);
+  *free = *total - std::min(*total, counts_.device_bytes);
 }
 
 void Memory::reset_peak() {

@@ -47,8 +47,8 @@ class Memory {
   std::mutex& mutex() { return mutex_; }
   void set_limits(std::size_t device_bytes, std::size_t pinned_bytes);
   MemoryCounts counts();
-  /// What the device has in all.
-  std::size_t device_bytes();
+  /// Of the device: what is free, and what there is.
+  void tell(std::size_t* free, std::size_t* total);
   void reset_peak();
 
  private:

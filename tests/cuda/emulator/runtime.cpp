@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -14,7 +13,6 @@
 #include "block.h"
 #include "checker.h"
 #include "device.h"
-#include "emulation.h"
 #include "violations.h"
 
 extern "C" void* __real_memcpy(void* to, const void* from, std::size_t bytes);
@@ -146,9 +144,9 @@ cudaError_t CUDARTAPI cudaFree(void* block) { return answer(device().free(block,
 cudaError_t CUDARTAPI cudaFreeHost(void* block) {
   return answer(device().free(block, Place::pinned));
 }
-cudaError_t CUDARTAPI cudaMemGetInfo(std::size_t* free_bytes, std::size_t* all_bytes) {
-  *all_bytes = cuda_on_cpu::Memory::get().device_bytes();
-  *free_bytes = *all_bytes - std::min(*all_bytes, cuda_on_cpu::counts().device_bytes);
+
+cudaError_t CUDARTAPI cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  cuda_on_cpu::Memory::get().tell(free, total);
   return answer(device().status());
 }
 

@@ -65,6 +65,7 @@ struct Queue {
   std::deque<Piece> pieces;
   VectorClock clock;  ///< what comes before work that is given now
   FencePtr last;      ///< null if work was given since
+  std::vector<FencePtr> fences;
   std::optional<Error> error;
   bool busy = false;    ///< a thread is at its first piece
   bool closed = false;  ///< nothing is given any more
@@ -105,10 +106,23 @@ class Machine {
       fence->stream = queue.number;
       fence->clock = queue.clock;
       queue.last = fence;
+      queue.fences.push_back(fence);
       queue.pieces.push_back({.passes = fence, .awaited = nullptr});
     }
     do_at_once();
     return fence;
+  }
+  /// How many fences come before the one that covers the work given so far.
+  std::uint64_t mark(const Queue& queue) {
+    const std::lock_guard lock(mutex_);
+    return queue.last ? queue.fences.size() - 1 : queue.fences.size();
+  }
+  FencePtr fence_after(Queue& queue, std::uint64_t mark) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (mark < queue.fences.size()) return queue.fences[mark];
+    }
+    return record(queue);
   }
   void wait(Queue& queue, const FencePtr& fence, Awaits what) {
     {
@@ -285,6 +299,11 @@ class OpenStream final : public DeviceStream {
   OpenStream() : DeviceStream({&delayed, 0}), queue_(machine().open()) {}
   ~OpenStream() override { machine().close(*queue_); }
   WorkPtr record() override { return machine().record(*queue_); }
+  std::uint64_t mark() override { return machine().mark(*queue_); }
+  WorkPtr fence_after(std::uint64_t mark) override {
+    const FencePtr fence = machine().fence_after(*queue_, mark);
+    return fence->done() ? nullptr : fence;
+  }
   void wait(const WorkPtr& fence, Awaits what) override {
     machine().wait(*queue_, std::dynamic_pointer_cast<Fence>(fence), what);
   }

@@ -190,5 +190,72 @@ TEST(CachingAllocator, ForgetsTheUsesOfABlockBeforeOthersCanHaveIt) {
   EXPECT_EQ(next->waits, 1) << "its use was forgotten";
 }
 
+/// A device on which the test's own streams do nothing.
+struct IdleDevice {
+  static BlockUses& uses(std::int16_t = 0) {
+    static auto* uses = new BlockUses;
+    return *uses;
+  }
+  static constexpr Backend backend{.block_uses = uses};
+  static constexpr DeviceMemory memory{
+      .allocate = [](std::size_t bytes) { return ::operator new(bytes); },
+      .release = [](void* block, std::size_t) { ::operator delete(block); }};
+};
+
+TEST(CachingAllocator, GivesAStreamTheBlockThatItUsedLast) {
+  CachingAllocator allocator({&IdleDevice::backend, 0}, IdleDevice::memory);
+  const auto first = std::make_shared<CountingStream>(Device::cpu());
+  const auto second = std::make_shared<CountingStream>(Device::cpu());
+  BlockUses& uses = IdleDevice::uses();
+  std::array<void*, 5> blocks{};
+  for (void*& block : blocks) block = allocator.allocate(300);
+  for (std::size_t i = 0; i < 4; ++i) uses.use(blocks[i], i < 2 ? *first : *second);
+  for (void* block : {blocks[0], blocks[2], blocks[4], blocks[3], blocks[1]})
+    allocator.release(block, 300);
+  const auto next = [&](DeviceStream& stream) {
+    int other = 0;
+    uses.use(&other, stream);  // the kernel before
+    uses.forget(&other);
+    void* block = allocator.allocate(300);
+    uses.use(block, stream);
+    return block;
+  };
+  EXPECT_EQ(next(*second), blocks[3]);
+  EXPECT_EQ(next(*first), blocks[1]);
+  EXPECT_EQ(next(*first), blocks[0]);
+  EXPECT_EQ(next(*first), blocks[2]) << "that was freed first";
+  EXPECT_EQ(next(*first), blocks[4]);
+  EXPECT_EQ(first->waits, 1);
+  EXPECT_EQ(second->waits, 0);
+  for (void* block : blocks) allocator.release(block, 300);
+}
+
+/// Gives blocks back while others use the allocator.
+struct SharedDevice {
+  static inline CachingAllocator* allocator = nullptr;
+  static inline int released = 0;
+  static constexpr DeviceMemory memory{
+      .allocate = [](std::size_t bytes) { return ::operator new(bytes); },
+      .release =
+          [](void* block, std::size_t) {
+            if (allocator)
+              std::thread([] { allocator->release(allocator->allocate(5000), 5000); }).join();
+            ::operator delete(block);
+            ++released;
+          }};
+};
+
+TEST(CachingAllocator, LetsOthersGoOnWhileItGivesBlocksBack) {
+  CachingAllocator allocator({}, SharedDevice::memory);
+  SharedDevice::allocator = &allocator;
+  void *first = allocator.allocate(300), *second = allocator.allocate(300);
+  allocator.release(first, 300);
+  allocator.release(second, 300);
+  allocator.trim();
+  EXPECT_EQ(SharedDevice::released, 2);
+  EXPECT_EQ(allocator.counters().cached_bytes, 5120u) << "what the others have freed meanwhile";
+  SharedDevice::allocator = nullptr;
+}
+
 }  // namespace
 }  // namespace troupe

@@ -85,6 +85,18 @@ TEST(Fence, HoldsEventsAndReportsToTheSupervisorBack) {
   EXPECT_EQ(events, 1);
 }
 
+TEST(Fence, MarksEachActionForProfilers) {
+  const auto stream = std::make_shared<ManualStream>();
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  const auto counter = graph.add<OnStream<Counter>>("counter", stream, 3u);
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{3});
+  graph.connect(counter, &Counter::out, collector, &Collector::in, {.slots = 2});
+  run_by_hand(graph, [&] { return stream->pass(); });
+  EXPECT_THAT(stream->ranges, ElementsAre("counter", "counter", "counter"));
+  EXPECT_EQ(stream->ranges_ended, 3u);
+}
+
 /// Votes for each step and notes its commit.
 class Voter : public Actor {
  public:

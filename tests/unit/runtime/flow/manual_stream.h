@@ -5,6 +5,7 @@
 #include <memory>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "runtime/device/device_stream.h"
@@ -26,6 +27,9 @@ class ManualStream final : public DeviceStream {
   }
   void synchronize() override { throw std::logic_error("a handler waited for its stream"); }
 
+  void begin_range(const std::string& name) override { ranges.push_back(name); }
+  void end_range() override { ++ranges_ended; }
+
   /// Ends the next fence; false if there is none.
   bool pass(const Status& status = success()) {
     if (passed_ == fences_.size()) return false;
@@ -34,6 +38,8 @@ class ManualStream final : public DeviceStream {
   }
 
   int awaited = 0;  ///< fences of others that had not passed
+  std::vector<std::string> ranges;
+  std::size_t ranges_ended = 0;
 
  private:
   std::vector<WorkPtr> fences_;

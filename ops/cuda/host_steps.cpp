@@ -1,0 +1,122 @@
+#include "ops/cuda/host_steps.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace troupe::cuda {
+
+struct HostSteps::Queue {
+  std::deque<std::shared_ptr<HostStep>>
+      steps;  ///< with the thread's lock; the first may be at work
+};
+
+/// A host function must not call CUDA, so it only wakes this thread.
+class HostThread {
+ public:
+  using QueuePtr = std::shared_ptr<HostSteps::Queue>;
+
+  // Never destroyed, nor is its thread joined: CUDA may wake it until the process has ended.
+  static HostThread& get() {
+    static auto* thread = new HostThread;
+    return *thread;
+  }
+
+  void add(const QueuePtr& queue, std::shared_ptr<HostStep> step) {
+    const std::lock_guard lock(mutex_);
+    queue->steps.push_back(std::move(step));
+    if (std::ranges::find(queues_, queue) != queues_.end()) return;
+    queues_.push_back(queue);
+    changed_.notify_one();
+  }
+  bool has_steps(const QueuePtr& queue) {
+    const std::lock_guard lock(mutex_);
+    return !queue->steps.empty();
+  }
+  void wake() {
+    {
+      const std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return !queues_.empty(); });
+      changed_.wait_for(lock, std::chrono::milliseconds(50), [&] { return woken_; });
+      woken_ = false;
+      while (run_some(lock)) {  // a step may wait for one of another stream
+      }
+      std::erase_if(queues_, [](const QueuePtr& queue) { return queue->steps.empty(); });
+    }
+  }
+  bool run_some(std::unique_lock<std::mutex>& lock) {
+    bool some = false;
+    for (const QueuePtr& queue : std::vector(queues_))
+      while (!queue->steps.empty() && run_first(*queue, lock)) some = true;
+    return some;
+  }
+  // CUDA is called without the lock, which its host functions need.
+  static bool run_first(HostSteps::Queue& queue, std::unique_lock<std::mutex>& lock) {
+    std::shared_ptr<HostStep> first = queue.steps.front();
+    lock.unlock();
+    const bool done = first->try_run();
+    lock.lock();
+    if (!done) return false;
+    queue.steps.pop_front();
+    lock.unlock();
+    first = nullptr;  // may free tensors
+    lock.lock();
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool woken_ = false;
+  std::vector<QueuePtr> queues_;  ///< those that have steps
+  std::thread thread_{[this] { work(); }};
+};
+
+namespace {
+
+struct Told final : HostStep {
+  bool try_run() override {
+    told.set_value();
+    return true;
+  }
+  std::promise<void> told;
+};
+
+}  // namespace
+
+HostSteps::HostSteps() : queue_(std::make_shared<Queue>()) {}
+
+void HostSteps::add(std::shared_ptr<HostStep> step) {
+  HostThread::get().add(queue_, std::move(step));
+}
+
+void HostSteps::wait() const {
+  HostThread& thread = HostThread::get();
+  if (!thread.has_steps(queue_)) return;
+  const auto last = std::make_shared<Told>();
+  std::future<void> told = last->told.get_future();
+  thread.add(queue_, last);
+  thread.wake();
+  told.get();
+}
+
+cudaError_t HostSteps::wake_behind(cudaStream_t stream) {
+  return cudaLaunchHostFunc(
+      stream, [](void* thread) { static_cast<HostThread*>(thread)->wake(); }, &HostThread::get());
+}
+
+}  // namespace troupe::cuda
