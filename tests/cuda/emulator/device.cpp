@@ -357,9 +357,11 @@ void Device::begin(const EmulationOptions& options) {
   (void)wait_for_all();
   Memory::get().set_limits(options.device_bytes, options.pinned_bytes);
   Memory::get().reset_peak();
+  Memory::get().set_checked(options.computes);
   const std::lock_guard lock(mutex_);
   options_ = options;
   checked_places_ = options.checked_places;
+  computes_ = options.computes;
   random_.seed(options.seed);
   changed_.notify_all();
 }
@@ -367,9 +369,11 @@ void Device::begin(const EmulationOptions& options) {
 void Device::end() {
   (void)wait_for_all();
   Memory::get().set_limits(SIZE_MAX, SIZE_MAX);
+  Memory::get().set_checked(true);
   const std::lock_guard lock(mutex_);
   options_ = options_of_environment();
   checked_places_ = options_.checked_places;
+  computes_ = true;
   if (failed_)
     for (auto& [event, recording] : events_) recording->passed = true;
   failed_ = false;
