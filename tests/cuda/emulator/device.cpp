@@ -20,8 +20,12 @@ constexpr std::chrono::milliseconds pause{1};  // after which a lazy device goes
 thread_local const Operation* host_function = nullptr;
 
 EmulationOptions options_of_environment() {
-  const char* seed = std::getenv("CUDA_ON_CPU_SEED");
-  return {.seed = seed ? std::strtoull(seed, nullptr, 10) : 0};
+  const auto number = [](const char* name, std::uint64_t otherwise) {
+    const char* value = std::getenv(name);
+    return value ? std::strtoull(value, nullptr, 10) : otherwise;
+  };
+  return {.seed = number("CUDA_ON_CPU_SEED", 0),
+          .checked_places = std::max<std::uintptr_t>(number("CUDA_ON_CPU_PLACES", 1), 1)};
 }
 
 template <class Handle>
@@ -52,6 +56,7 @@ Device& Device::get() {
 }
 
 Device::Device() : options_(options_of_environment()), random_(options_.seed) {
+  checked_places_ = options_.checked_places;
   host_.tick(host_stream);
 }
 

@@ -37,7 +37,7 @@ struct Counts {
 };
 
 /// A time in which the device is as a test wants it, one at a time. Otherwise it has the seed
-/// CUDA_ON_CPU_SEED or 0 and goes on as soon as it can.
+/// CUDA_ON_CPU_SEED or 0, checks each CUDA_ON_CPU_PLACES-th place, and goes on as soon as it can.
 class Emulation {
  public:
   explicit Emulation(const EmulationOptions& options);
