@@ -87,5 +87,12 @@ TEST_F(FirstLight, SaysWhatIsMissing) {
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("troupe is missing"), HasSubstr("./dev build")));
 }
 
+TEST_F(FirstLight, PredictsStepTimesFromWhatIsRecorded) {
+  const Outcome outcome = python("predict", {"--tiny", "wide_f32", "replicas"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("| images/s |"), HasSubstr("8 replicas"), HasSubstr(": divided")));
+}
+
 }  // namespace
 }  // namespace troupe
