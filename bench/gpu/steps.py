@@ -172,7 +172,7 @@ def precisions(call):
         except Refused as refused:
             rows.append({"precision": name, "result": f"refused: {refused}"})
     # Generous: rounding is amplified from step to step.
-    bounds = {"64-true": 1e-9, "32-true": 1e-2, "tf32": 0.05, "bf16-mixed": 0.1, "16-mixed": 0.1}
+    bounds = {"64-true": 1e-7, "32-true": 1e-2, "tf32": 0.05, "bf16-mixed": 0.1, "16-mixed": 0.1}
     failed = [row["precision"] for row in rows if row.pop("_far", 0) > bounds[row["precision"]]]
     return {"summary": ", ".join(f"{row['precision']} {row['result'].split(':')[0]}" for row in rows),
             "table": rows, "failed": failed}

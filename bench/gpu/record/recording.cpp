@@ -81,7 +81,8 @@ class RecordedLayer final : public LayerKernel {
 };
 
 double products_of(const ConvolutionOptions& o) {
-  return 2.0 * static_cast<double>(o.in_channels / o.groups * o.kernel_h * o.kernel_w);
+  const std::int64_t of_one_result = o.in_channels / o.groups * o.kernel_h * o.kernel_w;
+  return 2.0 * static_cast<double>(of_one_result);
 }
 double products_of(const LinearOptions& o) { return 2.0 * static_cast<double>(o.in_features); }
 
