@@ -91,7 +91,7 @@ def peers(call, row, work, ours, lines):
         note = ""
         if ours:
             ratio = ours["images_per_second"] / theirs["images_per_second"]
-            note = f"Troupe is {ratio:.2f} x; {verdict(ratio, bar)}"
+            note = f"Troupe is {ratio:.2f} x" + (f"; {verdict(ratio, bar)}" if bar else "")
         lines.append(line(f"PyTorch, {mode}", theirs, note))
     return found
 

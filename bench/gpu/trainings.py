@@ -1,6 +1,7 @@
 """Runs of `troupe train`, and what they leave behind."""
 
 import csv
+import os
 import re
 import shutil
 import statistics
@@ -28,7 +29,7 @@ def synthetic(work):
     return ["data.name=synthetic", f"data.shape={list(work.shape)}", f"data.classes={work.classes}",
             f"data.count={work.samples}", f"data.augment=[{','.join(work.augment)}]",
             f"data.mean={[0.5] * work.shape[0]}", f"data.std={[0.25] * work.shape[0]}",
-            "data.workers=4"]
+            f"data.workers={max(1, (os.cpu_count() or 1) // 2)}"]
 
 
 class Trainings:

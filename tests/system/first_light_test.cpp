@@ -87,6 +87,29 @@ TEST_F(FirstLight, SaysWhatIsMissing) {
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("troupe is missing"), HasSubstr("./dev build")));
 }
 
+#ifdef TROUPE_WITH_CUDA
+TEST_F(FirstLight, IsCarriedWithTheLibrariesThatItNeeds) {
+  const Outcome packed = python("pack", {"pack"});
+  ASSERT_EQ(packed.exit_code, 0) << packed.error;
+  EXPECT_THAT(packed.out, HasSubstr("to be found there: libcublasLt.so"));
+  EXPECT_TRUE(fs::exists(root_ / "pack/build/release/lib/carried/libdnnl.so.2"));
+  const Outcome outcome =
+      run_process({(root_ / "pack/bench/gpu/first_light").string(), "found", "--steps", "contract"},
+                  root_.string());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.error;
+  EXPECT_THAT(outcome.out, testing::AnyOf(HasSubstr("contract: passed"), HasSubstr("no GPU: ")));
+}
+
+TEST_F(FirstLight, IsPackedIntoNoFolderThatHoldsSomethingElse) {
+  fs::create_directory(root_ / "full");
+  std::ofstream(root_ / "full" / "thesis.tex") << "words";
+  const Outcome packed = python("pack", {"full"});
+  EXPECT_EQ(packed.exit_code, 1);
+  EXPECT_THAT(packed.error, HasSubstr("full holds something else"));
+  EXPECT_TRUE(fs::exists(root_ / "full" / "thesis.tex"));
+}
+#endif
+
 TEST_F(FirstLight, PredictsStepTimesFromWhatIsRecorded) {
   const Outcome outcome = python("predict", {"--tiny", "wide_f32", "replicas"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
