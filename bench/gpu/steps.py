@@ -118,7 +118,7 @@ def sanitizer(call):
         raise NotRun("compute-sanitizer needs a GPU; the emulator checks what it checks")
     if not program:
         raise NotRun("compute-sanitizer is not there")
-    runs = {"memcheck": "ContractKernel.*:CudaStream.Ends*:CudaMemory.*:CudaOptimizers.*:CudaSoftmax.*",
+    runs = {"memcheck": "ContractKernel.*:CudaFence.*:CudaMemory.*:CudaOptimizers.*:CudaSoftmax.*",
             "racecheck": "ContractKernel.*:CudaSoftmax.*:CudaLayerNorm.*:CudaBatchNorm.*"}
     rows, limit = [], call.left() / len(runs)
     for tool, pattern in runs.items():

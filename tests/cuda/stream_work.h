@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <future>
 #include <vector>
 
 #include "emulated.h"
+#include "emulator/emulation.h"
 #include "ops/backend.h"
 #include "ops/cuda/elements.h"
 #include "ops/kernels.h"
@@ -18,8 +20,17 @@
 
 namespace troupe::testing {
 
+inline const Shape shape{planted_count};
+inline constexpr std::uint64_t seeds = 50;
+
+/// Each third seed holds work back as long as can be.
+inline cuda_on_cpu::EmulationOptions drawn(std::uint64_t seed) {
+  return {.seed = seed,
+          .pace = seed % 3 == 0 ? cuda_on_cpu::Pace::lazy : cuda_on_cpu::Pace::thread};
+}
+
 inline Tensor on_cpu_filled(float value) {
-  Tensor tensor = Tensor::empty({planted_count}, DType::f32, Device::cpu());
+  Tensor tensor = Tensor::empty(shape, DType::f32, Device::cpu());
   std::fill_n(tensor.data<float>(), planted_count, value);
   return tensor;
 }
