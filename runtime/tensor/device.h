@@ -31,7 +31,7 @@ struct Stream {
   /// Micikevicius et al., "Mixed precision training", ICLR 2018).
   DType products = DType::f32;
   /// Whether products that stay in f32 may be rounded to TF32, which has f32's exponents and ten
-  /// bits of mantissa: those of convolutions, and those of linear layers, matmul and attention. Only
+  /// bits of mantissa: those of convolutions; those of linear layers, matmul and attention. Only
   /// devices with Backend::has_tf32 do so.
   bool conv_tf32 = false, matmul_tf32 = false;
 };

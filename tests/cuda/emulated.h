@@ -1,5 +1,5 @@
 #pragma once
-// The GPU of the tests: the code of ops/cuda on the emulator.
+// The GPU of the tests: the code of ops/cuda on the emulator; in cuda_device_tests, on a GPU.
 
 #include <cstdint>
 
@@ -16,7 +16,7 @@ class EmulatedStream {
   EmulatedStream();
   const Stream& get() const { return stream_.get(); }
   /// What the emulator has found since this was made: races, accesses out of bounds, reads of what
-  /// nobody wrote. The messages are on stderr.
+  /// nobody wrote. The messages are on stderr. On a GPU nobody looks: 0.
   int violations() const;
 
  private:

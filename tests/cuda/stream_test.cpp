@@ -24,80 +24,17 @@
 #include "runtime/error.h"
 #include "runtime/tensor/allocator.h"
 #include "runtime/tensor/out_of_memory.h"
+#include "stream_work.h"
 
 namespace troupe::testing {
 namespace {
 
 using cuda_on_cpu::Emulation;
-using cuda_on_cpu::EmulationOptions;
 using cuda_on_cpu::Pace;
 using cuda_on_cpu::take_violations;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr std::uint64_t seeds = 50;
-const Shape shape{planted_count};
-
-/// Each third seed holds work back as long as can be.
-EmulationOptions drawn(std::uint64_t seed) {
-  return {.seed = seed, .pace = seed % 3 == 0 ? Pace::lazy : Pace::thread};
-}
-
-Tensor on_cpu_filled(float value) {
-  Tensor tensor = Tensor::empty(shape, DType::f32, Device::cpu());
-  std::fill_n(tensor.data<float>(), planted_count, value);
-  return tensor;
-}
-std::vector<float> values(const Tensor& tensor) {
-  return {tensor.data<float>(), tensor.data<float>() + planted_count};
-}
-Tensor doubled(const Stream& stream, const Tensor& x) {
-  Tensor y = cuda::result_like(stream, x);
-  doubles(stream, cuda::input<float>(stream, x), cuda::output<float>(stream, y));
-  return y;
-}
-const KernelTable& table(const Stream& stream) { return kernels(stream.device, DType::f32); }
-
-/// Waits for the thread that ends fences.
-Status end_of(const WorkPtr& fence) {
-  std::promise<Status> ended;
-  std::future<Status> status = ended.get_future();
-  fence->then([&](const Status& how) { ended.set_value(how); });
-  if (status.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
-    ADD_FAILURE() << "a fence does not end";
-    std::abort();  // it still knows the promise
-  }
-  return status.get();
-}
-
-TEST(CudaStream, EndsFencesInTheirOrderAndAfterTheWork) {
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    const Emulation emulation(drawn(seed));
-    EmulatedStream stream;
-    Tensor x = on_device(stream.get(), on_cpu_filled(1));
-    std::mutex mutex;
-    std::vector<int> ended;
-    std::vector<WorkPtr> fences;
-    std::vector<Tensor> arrived;
-    for (int i = 0; i < 5; ++i) {
-      x = doubled(stream.get(), x);
-      arrived.push_back(to_cpu(stream.get(), x));
-      fences.push_back(device_stream(stream.get())->record());
-      fences.back()->then([&, i](const Status&) {
-        const std::lock_guard lock(mutex);
-        ended.push_back(i);
-      });
-    }
-    for (int i = 0; i < 5; ++i) {
-      EXPECT_TRUE(end_of(fences[i]));
-      EXPECT_THAT(values(arrived[i]), Each(static_cast<float>(2 << i)));
-    }
-    const std::lock_guard lock(mutex);
-    EXPECT_EQ(ended, (std::vector<int>{0, 1, 2, 3, 4}));
-    EXPECT_EQ(stream.violations(), 0);
-  }
-}
 
 TEST(CudaStream, EndsNoFenceBeforeTheWorkIsDone) {
   const Emulation emulation({.pace = Pace::by_hand});
@@ -116,44 +53,6 @@ TEST(CudaStream, EndsNoFenceBeforeTheWorkIsDone) {
   while (Emulation::advance()) {
   }
   EXPECT_TRUE(end_of(second));
-}
-
-TEST(CudaStream, RecordsOneFenceUntilWorkIsGiven) {
-  EmulatedStream stream, other;
-  DeviceStream& own = *device_stream(stream.get());
-  Tensor x = on_device(stream.get(), on_cpu_filled(1));
-  const WorkPtr fence = own.record();
-  EXPECT_EQ(own.record(), fence);
-  x = doubled(stream.get(), x);
-  const WorkPtr later = own.record();
-  EXPECT_NE(later, fence);
-  own.wait(device_stream(other.get())->record(), Awaits::memory);
-  EXPECT_NE(own.record(), later);
-  EXPECT_TRUE(end_of(later));
-}
-
-// As when the last tensor in a block goes while the stream's owner gives it a kernel.
-TEST(CudaStream, RecordsAnotherFenceIfOneWasRecordedWhileWorkWasGiven) {
-  const EmulatedStream stream;
-  const Tensor x = on_device(stream.get(), on_cpu_filled(1));
-  const cudaStream_t given_to = cuda::native(stream.get());
-  WorkPtr early;
-  std::thread([&] { early = device_stream(stream.get())->record(); }).join();
-  ASSERT_EQ(cudaMemsetAsync(x.raw(), 0, x.bytes(), given_to), cudaSuccess);
-  EXPECT_NE(device_stream(stream.get())->record(), early);
-  EXPECT_EQ(stream.violations(), 0);
-}
-
-TEST(CudaStream, WaitsForTheFenceOfAnother) {
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    const Emulation emulation(drawn(seed));
-    EmulatedStream first, second;
-    const Tensor x = on_device(first.get(), on_cpu_filled(3));
-    const Tensor y = doubled(first.get(), x);
-    device_stream(second.get())->wait(device_stream(first.get())->record(), Awaits::results);
-    EXPECT_THAT(values(on_cpu(second.get(), doubled(second.get(), y))), Each(12.0f));
-    EXPECT_EQ(first.violations() + second.violations(), 0);
-  }
 }
 
 TEST(CudaStream, ReusesFreedBlocksInOrder) {
@@ -379,22 +278,6 @@ TEST(CudaStream, EndsAllFencesWithTheErrorOfTheDevice) {
     EXPECT_FALSE(end_of(device_stream(stream.get())->record()));
   }
   EXPECT_THAT(take_violations(), IsEmpty());
-}
-
-TEST(CudaCopy, ArrivesOnTheCpuWithTheFence) {
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    const Emulation emulation(drawn(seed));
-    EmulatedStream stream;
-    Tensor source = on_cpu_filled(7);
-    Tensor x = Tensor::empty(shape, DType::f32, emulated_gpu());
-    table(stream.get()).copy(stream.get(), source, x);
-    std::fill_n(source.data<float>(), planted_count, 8.0f);  // it was read when the call returned
-    Tensor arrives = on_cpu_filled(0);
-    table(stream.get()).copy(stream.get(), doubled(stream.get(), x), arrives);
-    EXPECT_TRUE(end_of(device_stream(stream.get())->record()));
-    EXPECT_THAT(values(arrives), Each(14.0f));
-    EXPECT_EQ(stream.violations(), 0);
-  }
 }
 
 TEST(CudaCopy, DoesNotArriveBefore) {

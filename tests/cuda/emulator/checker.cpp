@@ -114,6 +114,7 @@ void Checker::access(Region& region, const void* address, std::size_t bytes, Mod
   if (offset + bytes > region.bytes)
     return report(fmt::format("{} {} {} bytes at byte {} of {} bytes of {}: beyond the end",
                               who(now), does, bytes, offset, region.bytes, name(region.place)));
+  if (!region.checked) return;
   bool told = false;  // once for each access
   for (Cell& cell : region.shadow->cells(offset, bytes)) {
     // What other blocks and kernels left in shared memory is nothing that this one may see.

@@ -20,8 +20,12 @@ constexpr std::chrono::milliseconds pause{1};  // after which a lazy device goes
 thread_local const Operation* host_function = nullptr;
 
 EmulationOptions options_of_environment() {
-  const char* seed = std::getenv("CUDA_ON_CPU_SEED");
-  return {.seed = seed ? std::strtoull(seed, nullptr, 10) : 0};
+  const auto number = [](const char* name, std::uint64_t otherwise) {
+    const char* value = std::getenv(name);
+    return value ? std::strtoull(value, nullptr, 10) : otherwise;
+  };
+  return {.seed = number("CUDA_ON_CPU_SEED", 0),
+          .checked_places = std::max<std::uintptr_t>(number("CUDA_ON_CPU_PLACES", 1), 1)};
 }
 
 template <class Handle>
@@ -52,6 +56,7 @@ Device& Device::get() {
 }
 
 Device::Device() : options_(options_of_environment()), random_(options_.seed) {
+  checked_places_ = options_.checked_places;
   host_.tick(host_stream);
 }
 
@@ -360,9 +365,11 @@ void Device::begin(const EmulationOptions& options) {
   (void)wait_for_all();
   Memory::get().set_limits(options.device_bytes, options.pinned_bytes);
   Memory::get().reset_peak();
+  Memory::get().set_checked(options.computes);
   const std::lock_guard lock(mutex_);
   options_ = options;
   checked_places_ = options.checked_places;
+  computes_ = options.computes;
   random_.seed(options.seed);
   changed_.notify_all();
 }
@@ -370,9 +377,11 @@ void Device::begin(const EmulationOptions& options) {
 void Device::end() {
   (void)wait_for_all();
   Memory::get().set_limits(SIZE_MAX, SIZE_MAX);
+  Memory::get().set_checked(true);
   const std::lock_guard lock(mutex_);
   options_ = options_of_environment();
   checked_places_ = options_.checked_places;
+  computes_ = true;
   if (failed_)
     for (auto& [event, recording] : events_) recording->passed = true;
   failed_ = false;

@@ -71,6 +71,7 @@ class Device {
   /// For the order of a kernel's blocks and threads; 0: their own. By the device's thread.
   std::uint64_t draw_seed();
   std::uintptr_t checked_places() const { return checked_places_; }
+  bool computes() const { return computes_; }
 
   /// An access to memory by the calling thread, outside of kernels.
   Operation host_operation();
@@ -103,6 +104,7 @@ class Device {
 
   std::mutex mutex_;
   std::atomic<std::uintptr_t> checked_places_{1};  ///< EmulationOptions
+  std::atomic<bool> computes_{true};               ///< likewise
   std::condition_variable changed_;
   std::uintptr_t last_handle_ = 0;
   std::unordered_map<cudaStream_t, std::shared_ptr<Queue>> streams_;

@@ -20,6 +20,9 @@ struct EmulationOptions {
   /// Accesses of kernels are checked at each n-th place of 16 bytes: 1 for tests of kernels; a
   /// larger number for whole runs, whose mistakes are those of whole tensors.
   std::uintptr_t checked_places = 1;
+  /// False: kernels, copies and fills do nothing and are not checked, and nobody reads memory that
+  /// they would write. For counting what a run gives to a device that would take too long here.
+  bool computes = true;
   // Of memory; what is allocated at the beginning counts.
   std::size_t device_bytes = SIZE_MAX, pinned_bytes = SIZE_MAX;
 };
@@ -36,7 +39,7 @@ struct Counts {
 };
 
 /// A time in which the device is as a test wants it, one at a time. Otherwise it has the seed
-/// CUDA_ON_CPU_SEED or 0 and goes on as soon as it can.
+/// CUDA_ON_CPU_SEED or 0, checks each CUDA_ON_CPU_PLACES-th place, and goes on as soon as it can.
 class Emulation {
  public:
   explicit Emulation(const EmulationOptions& options);
@@ -53,5 +56,8 @@ class Emulation {
 };
 
 Counts counts();
+
+/// Kernels, copies and fills that the calling thread has given to streams.
+std::uint64_t given_by_thread();
 
 }  // namespace cuda_on_cpu

@@ -33,8 +33,9 @@ std::byte* Memory::allocate(std::size_t bytes, Place place) {
   region->begin = arena_ + used_;
   region->bytes = bytes;
   region->place = place;
-  region->shadow = std::make_unique<Shadow>(bytes);
-  std::memset(region->begin, 0xff, bytes);
+  region->checked = checked_;
+  region->shadow = std::make_unique<Shadow>(checked_ ? bytes : 0);
+  if (checked_) std::memset(region->begin, 0xff, bytes);
   regions_.push_back(std::move(region));
   region_of_page_.resize(region_of_page_.size() + pages,
                          static_cast<std::uint32_t>(regions_.size()));
@@ -57,6 +58,11 @@ Region* Memory::find(const void* address) {
   const std::size_t at =
       static_cast<std::size_t>(static_cast<const std::byte*>(address) - arena_) / page;
   return at < region_of_page_.size() ? regions_[region_of_page_[at] - 1].get() : nullptr;
+}
+
+void Memory::set_checked(bool checked) {
+  const std::lock_guard lock(mutex_);
+  checked_ = checked;
 }
 
 void Memory::set_limits(std::size_t device_bytes, std::size_t pinned_bytes) {

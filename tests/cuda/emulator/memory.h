@@ -15,6 +15,7 @@ struct Region {
   std::byte* begin = nullptr;
   std::size_t bytes = 0;
   Place place = Place::device;
+  bool checked = true;             ///< accesses are remembered
   std::unique_ptr<Shadow> shadow;  ///< null once it was freed
 };
 
@@ -46,6 +47,8 @@ class Memory {
   /// Held by a kernel or a copy from its beginning to its end, and by accesses of the host.
   std::mutex& mutex() { return mutex_; }
   void set_limits(std::size_t device_bytes, std::size_t pinned_bytes);
+  /// Whether memory that is allocated from now on is filled and checked.
+  void set_checked(bool checked);
   MemoryCounts counts();
   /// Of the device: what is free, and what there is.
   void tell(std::size_t* free, std::size_t* total);
@@ -59,6 +62,7 @@ class Memory {
   std::byte* arena_;
   std::size_t used_ = 0;  ///< bytes of the arena
   std::size_t device_limit_ = SIZE_MAX, pinned_limit_ = SIZE_MAX;
+  bool checked_ = true;
   std::vector<std::uint32_t> region_of_page_;  ///< by page: one more than the index of a region
   std::vector<std::unique_ptr<Region>> regions_;
   MemoryCounts counts_;

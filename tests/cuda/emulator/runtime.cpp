@@ -13,6 +13,8 @@
 #include "block.h"
 #include "checker.h"
 #include "device.h"
+#include "emulation.h"
+#include "properties.h"
 #include "violations.h"
 
 extern "C" void* __real_memcpy(void* to, const void* from, std::size_t bytes);
@@ -21,6 +23,7 @@ namespace cuda_on_cpu {
 namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local std::uint64_t given = 0;
 
 // cudaErrorNotReady is an answer, no error.
 cudaError_t answer(cudaError_t error) {
@@ -40,6 +43,8 @@ void access_by_copy(const Operation& operation, const void* address, std::size_t
 /// With the memory's lock, and with a name for reports.
 template <class F>
 Task task_on_memory(const char* name, F f) {
+  ++given;
+  if (!Device::get().computes()) return {.run = [](const Operation&) {}};
   Task task{.run = [f = std::move(f)](const Operation& operation) {
     const std::lock_guard lock(Memory::get().mutex());
     remember_name(operation);
@@ -107,6 +112,8 @@ const char* name_of_launch(const Where& where) {
 }
 
 }  // namespace
+
+std::uint64_t given_by_thread() { return given; }
 
 cudaError_t launch(cudaStream_t stream, dim3 blocks, dim3 threads, const Where& where,
                    Closure kernel) {
@@ -200,10 +207,7 @@ cudaError_t CUDARTAPI cudaSetDevice(int index) {
   return answer(error == cudaSuccess && index != 0 ? cudaErrorInvalidDevice : error);
 }
 cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  *properties = {};
-  std::strcpy(properties->name, "emulated");
-  properties->major = 9;
-  properties->multiProcessorCount = 132;
+  *properties = cuda_on_cpu::limits_of_an_h100();
   return answer(device().status());
 }
 cudaError_t CUDARTAPI cudaDriverGetVersion(int* version) {

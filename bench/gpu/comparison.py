@@ -1,0 +1,135 @@
+"""The performance table: Troupe and PyTorch, one after the other on the same device."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from results import NotRun, Refused
+from rows import PRECISIONS, TOLERANCES
+from trainings import Failed, last_words, synthetic
+
+PEER = Path(__file__).resolve().parent / "peer.py"
+CHECKED_BATCH = 32
+LR = ["train.lr=0.001", "train.momentum=0.9", "train.weight_decay=0"]  # as peer.py
+
+
+def ask_peer(call, work, precision, mode, **more):
+    """PyTorch's answer to a request; see peer.py."""
+    request = {"model": work.model, "widths": work.widths(), "shape": work.shape, "classes": work.classes, "batch": work.batch,
+               "augment": work.augment, "samples": work.samples, "precision": precision, "mode": mode, **more}
+    try:
+        made = subprocess.run([sys.executable, str(PEER), json.dumps(request)], text=True,
+                              capture_output=True, timeout=call.left())
+    except subprocess.TimeoutExpired:
+        raise NotRun("PyTorch did not answer in the time of this step") from None
+    if made.returncode != 0:
+        raise NotRun(f"PyTorch: {last_words(made.stderr, 1)}")
+    answer = json.loads(made.stdout.strip().splitlines()[-1])
+    if "missing" in answer:
+        raise NotRun(answer["missing"])
+    return answer
+
+
+def dropout_of(work, probability):
+    return [f"model.dropout={probability}"] if work.model == "wide_resnet" else []
+
+
+def write_samples(folder, work, count):
+    """The data set of the check, as `data.name: npy` reads it."""
+    import numpy
+    make_random = numpy.random.default_rng(1)
+    for part, samples in (("train", count), ("test", 1)):
+        numpy.save(f"{folder}/x_{part}.npy",
+                   make_random.integers(0, 256, (samples, *work.shape), dtype=numpy.uint8))
+        numpy.save(f"{folder}/y_{part}.npy", 3 * numpy.arange(samples, dtype=numpy.int64) % work.classes)
+
+
+def check_losses(call, row, work):
+    """Both train the same few batches from the same weights; how far their losses are apart."""
+    batch, steps = min(work.batch, CHECKED_BATCH), work.checked_steps
+    with tempfile.TemporaryDirectory() as folder:
+        write_samples(folder, work, steps * batch)
+        theirs = ask_peer(call, work, row.precision, "eager", batch=batch, steps=steps,
+                          losses=folder)["losses"]
+        form = [option for option in synthetic(work) if option.startswith(("data.mean", "data.std"))]
+        ours = call.trainings().train(
+            [*work.options, "data.name=npy", f"data.path={folder}", "data.shuffle=false", *form, *LR,
+             *PRECISIONS[row.precision], f"train.batch_size={batch}", "train.micro_batches=1",
+             f"model.classes={work.classes}", *dropout_of(work, 0)], steps)
+    far = [abs(a["loss"] - b) / abs(b) for a, b in zip(ours, theirs)]
+    first, most = TOLERANCES[row.precision]
+    found = f"the first loss is within {far[0]:.1e} of PyTorch's, {len(far)} losses within {max(far):.1e}"
+    if far[0] > first or not max(far) <= most:
+        raise Failed(f"wrong result, so not timed: {found}: {[round(step['loss'], 5) for step in ours[:4]]}"
+                     f" and {[round(loss, 5) for loss in theirs[:4]]}")
+    return {"who": "check", "note": found}
+
+
+def line(who, found, note=""):
+    spread = f"{found['images_per_second']:,.0f} [{found['least']:,.0f}..{found['most']:,.0f}]"
+    return {"who": who, "images/s": spread, "MiB": found.get("memory_mib", ""),
+            "a kernel runs": f"{found['busy']:.0%}" if "busy" in found else "", "note": note}
+
+
+def verdict(value, bar):
+    return f"bar {bar:,}: {'met' if value >= bar else 'missed'}"
+
+
+def peers(call, row, work, ours, lines):
+    """Each mode of PyTorch; what was measured."""
+    found = {}
+    for mode, bar in row.bars.items():
+        try:
+            theirs = ask_peer(call, work, row.precision, mode, seconds=6,
+                              dropout=0.01 if dropout_of(work, 0) else 0.0)
+        except NotRun as missing:
+            lines.append({"who": f"PyTorch, {mode}", "note": f"not run: {missing}"})
+            continue
+        found[mode] = theirs
+        note = ""
+        if ours:
+            ratio = ours["images_per_second"] / theirs["images_per_second"]
+            note = f"Troupe is {ratio:.2f} x" + (f"; {verdict(ratio, bar)}" if bar else "")
+        lines.append(line(f"PyTorch, {mode}", theirs, note))
+    return found
+
+
+def against_pytorch(row):
+    def run(call):
+        work = row.tiny if call.place.emulator else row.work
+        options = [*PRECISIONS[row.precision], *LR, *dropout_of(work, 0.01)]
+        lines, refused, ours = [], None, None
+        try:
+            lines.append(check_losses(call, row, work))
+        except (NotRun, ImportError) as missing:
+            lines.append({"who": "check", "note": f"not run: {missing}"})
+        except Refused as error:
+            refused = error
+        try:
+            ours = call.trainings().rate(work, options, 6)
+            lines.append(line("Troupe", ours, verdict(ours["images_per_second"], row.least) if row.least else ""))
+        except Refused as error:
+            refused = error
+            lines.append({"who": "Troupe", "note": f"refused: {error}"})
+        theirs = peers(call, row, work, ours, lines)
+        if ours and not call.place.emulator:
+            again = call.trainings().rate(work, options, 3)
+            busy = f"a kernel runs: {verdict(again['busy'], row.busy)}" if row.busy and "busy" in again else ""
+            lines.append(line("Troupe again", again, busy))
+        rate = f"{ours['images_per_second']:,.0f} images/s" if ours else f"refused: {refused}"
+        return {"summary": f"{row.what}: {rate}", "table": lines, "values": {"ours": ours, "peers": theirs},
+                **({"status": "refused"} if refused else {})}
+    return run
+
+
+def of_divisions(pair):
+    def run(call):
+        works = pair.tiny if call.place.emulator else pair.works
+        found = [call.trainings().rate(work, [*PRECISIONS[pair.precision], *LR], 5) for work in works]
+        ratio = found[1]["images_per_second"] / found[0]["images_per_second"]
+        note = f"{ratio:.2f} x; {verdict(ratio, pair.least)}"
+        return {"summary": f"{pair.what}: {note}", "values": {"found": found, "ratio": ratio},
+                "table": [line("undivided", found[0]), line("divided", found[1], note)]}
+    return run

@@ -1,0 +1,72 @@
+"""What was found, written after every step as results.json and results.md, so that a run that is
+killed loses the step that it was in."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+MARKS = {"passed": "passed", "failed": "**FAILED**", "refused": "refused", "not run": "not run"}
+
+
+class NotRun(Exception):
+    """This machine lacks what the step needs."""
+
+
+class Refused(Exception):
+    """Troupe refuses an option of the step."""
+
+
+class Results:
+    def __init__(self, folder, resume, note=""):
+        self.folder = Path(folder)
+        self.note = note
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "logs").mkdir(exist_ok=True)
+        self.path = self.folder / "results.json"
+        self.steps = {}
+        if resume and self.path.exists():
+            self.steps = json.loads(self.path.read_text())["steps"]
+
+    def log(self, name):
+        return self.folder / "logs" / f"{name}.log"
+
+    def has(self, name):
+        """Whether a step needs no other run: it ran on this or an earlier call, whatever came out."""
+        return self.steps.get(name, {}).get("status") in ("passed", "failed", "refused")
+
+    def add(self, name, status, seconds, found):
+        self.steps[name] = {"status": status, "seconds": round(seconds, 1),
+                            "date": time.strftime("%Y-%m-%d %H:%M:%S"), **found}
+        self.write(self.path, json.dumps({"note": self.note, "steps": self.steps}, indent=1) + "\n")
+        self.write(self.folder / "results.md", self.markdown())
+
+    @staticmethod
+    def write(path, text):
+        """Whole or not at all."""
+        part = path.with_suffix(".part")
+        part.write_text(text)
+        os.replace(part, path)
+
+    def markdown(self):
+        lines = ["# First light", "", *([self.note, ""] if self.note else []), "| step | result | seconds | what was found |", "|---|---|---|---|"]
+        for name, step in self.steps.items():
+            summary = step.get("why") or step.get("summary", "")
+            lines.append(f"| {name} | {MARKS[step['status']]} | {step['seconds']} | {cell(summary)} |")
+        for name, step in self.steps.items():
+            if step.get("table"):
+                lines += ["", f"## {name}", "", *table(step["table"])]
+            if step.get("details"):
+                lines += ["", f"## {name}", "", *(f"- {cell(text)}" for text in step["details"])]
+        return "\n".join(lines) + "\n"
+
+
+def cell(text):
+    return " ".join(str(text).replace("|", "\\|").split())[:600]
+
+
+def table(rows):
+    """Dictionaries of the same keys as lines of Markdown."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    return lines + ["| " + " | ".join(cell(row.get(name, "")) for name in names) + " |" for row in rows]

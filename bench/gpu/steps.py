@@ -1,0 +1,194 @@
+"""The steps of first_light, the most valuable first. Each returns what it found: `summary`, and
+`table` or `details`; it raises NotRun, Refused or Failed."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+import comparison
+from results import NotRun, Refused
+from rows import PAIRS, PRECISIONS, ROWS, TINY
+from trainings import Trainings, last_words, synthetic
+
+
+@dataclass(frozen=True)
+class Step:
+    name: str
+    seconds: int  # after which it is killed; it does not begin in less than half of them
+    run: Callable  # of a Call
+
+
+@dataclass
+class Call:
+    """What a step is run with."""
+
+    name: str
+    place: object
+    results: object
+    deadline: float
+
+    def trainings(self):
+        return Trainings(self.place, self.deadline)
+
+    def left(self):
+        return max(1.0, self.deadline - time.monotonic())
+
+    def run(self, command, **options):
+        """A command's exit code and output; the output also goes to the step's log."""
+        log = self.results.log(self.name)
+        with open(log, "w") as output:
+            process = subprocess.Popen([str(part) for part in command], stdout=output,
+                                       stderr=subprocess.STDOUT, env=self.place.environment, **options)
+            try:
+                code = process.wait(timeout=self.left())
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                code = None
+        return code, log.read_text(errors="replace")
+
+
+def optional(command):
+    """The output of a command that may be missing."""
+    if not shutil.which(command[0]):
+        return f"{command[0]} is not there"
+    made = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return made.stdout.strip() or last_words(made.stderr)
+
+
+def device(call):
+    fields = "name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit,mig.mode.current"
+    found = {
+        "gpu": optional(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]),
+        "nvcc": optional(["nvcc", "--version"]).rpartition("\n")[2],
+        "processor": optional(["lscpu"]).partition("Model name:")[2].partition("\n")[0].strip(),
+        "python": sys.version.split()[0],
+        "torch": optional([sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda, "
+                           "torch.backends.cudnn.version(), torch.cuda.is_available())"]),
+        **call.place.description()}
+    trainings = call.trainings()
+    found["troupe"] = trainings.command("--version").strip()
+    outcome = {"found": found}
+    try:
+        found["first_steps"] = [row["loss"] for row in trainings.train([*TINY.train_options(), *synthetic(TINY)], 2)]
+        outcome["summary"] = f"{found['gpu']}; losses of two steps: {found['first_steps']}"
+    except NotRun as error:
+        outcome.update(status="not run", why=str(error))
+    return {**outcome, "details": [f"{name}: {value}" for name, value in found.items()]}
+
+
+def tests(pattern, tiny=None):
+    """Tests of cuda_device_tests, or of cuda_tests on the emulator."""
+    def run(call):
+        chosen = tiny if call.place.emulator and tiny else pattern
+        code, output = call.run(call.place.command(call.place.tests, f"--gtest_filter={chosen}"))
+        skipped = re.search(r": Skipped\n(.*)", output)
+        if skipped and "[       OK ]" not in output:
+            raise NotRun(skipped.group(1))
+        passed = len(re.findall(r"^\[       OK \]", output, re.M))
+        failed = re.findall(r"^\[  FAILED  \] (\S+?),? .*\(\d+ ms\)", output, re.M)
+        running = re.findall(r"^\[ RUN      \] (\S+)", output, re.M)
+        found = {"summary": f"{passed} passed, {len(failed)} failed", "passed": passed, "failed": failed,
+                 "details": [first_failure(output, name) for name in failed]}
+        if code != 0 and not failed:
+            how = "was killed at its time limit" if code is None else f"ended with {code}"
+            found["failed"] = running[-1:]
+            found["summary"] += f"; it {how} in {running[-1] if running else 'its start'}"
+            found["details"].append(last_words(output, 12))
+        return found
+    return run
+
+
+def first_failure(output, name):
+    """A failed test and the first thing that it said."""
+    text = output.partition(f"[ RUN      ] {name}\n")[2].partition("[  FAILED  ]")[0]
+    return f"{name}: {' '.join(text.split())[:400]}"
+
+
+def sanitizer(call):
+    program = shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path="/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer")
+    if call.place.emulator:
+        raise NotRun("compute-sanitizer needs a GPU; the emulator checks what it checks")
+    if not program:
+        raise NotRun("compute-sanitizer is not there")
+    runs = {"memcheck": "ContractKernel.*:CudaFence.*:CudaMemory.*:CudaOptimizers.*:CudaSoftmax.*",
+            "racecheck": "ContractKernel.*:CudaSoftmax.*:CudaLayerNorm.*:CudaBatchNorm.*"}
+    rows, limit = [], call.left() / len(runs)
+    for tool, pattern in runs.items():
+        begin, deadline = time.monotonic(), call.deadline
+        call.deadline = min(deadline, begin + limit)
+        code, output = call.run([program, "--tool", tool, "--error-exitcode", "9",
+                                 *call.place.command(call.place.tests, f"--gtest_filter={pattern}")])
+        call.deadline = deadline
+        rows.append({"tool": tool, "result": {0: "no error", 9: "errors", None: "time limit"}.get(code, f"exit {code}"),
+                     "tests": len(re.findall(r"^\[       OK \]", output, re.M)),
+                     "first": next((line for line in output.splitlines() if "=========" in line and
+                                    ("Error" in line or "Invalid" in line or "hazard" in line)), "")})
+    return {"summary": ", ".join(f"{row['tool']}: {row['result']}" for row in rows), "table": rows,
+            "failed": [row["tool"] for row in rows if row["result"] == "errors"]}
+
+
+def same_bits(call):
+    """One run twice, and divided otherwise."""
+    work = TINY if call.place.emulator else ROWS[0].work
+    trainings = call.trainings()
+    steps = 2 if call.place.emulator else 20
+    base = [*work.train_options(), *synthetic(work), "train.micro_batches=2"]
+    ways = {"once": [], "again": [], "two stages": ["parallel.pipeline=2"], "two replicas": ["parallel.data=2"]}
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (way, options) in enumerate(ways.items()):
+            output = Path(folder) / str(number)
+            trainings.train([*base, *options], steps, keep=output)
+            rows.append({"run": way, "digest": trainings.digest(output)[:16]})
+    kinds = {row["digest"] for row in rows}
+    return {"summary": f"{len(rows)} runs of {steps} steps end with {len(kinds)} digest(s)", "table": rows,
+            "failed": [] if len(kinds) == 1 else [row["run"] for row in rows if row["digest"] != rows[0]["digest"]]}
+
+
+def precisions(call):
+    """Losses of each precision against f64's on the CPU."""
+    work = TINY if call.place.emulator else TINY.__class__(**{
+        **TINY.__dict__, "options": ("model.name=wide_resnet", "model.widths=[16,16,32,64]"),
+        "batch": 64, "samples": 1280, "shape": (1, 28, 28), "classes": 10})
+    steps = 2 if call.place.emulator else 20
+    trainings = call.trainings()
+    base = [*work.train_options(), *synthetic(work), "model.dropout=0", "train.lr=0.02"]
+    rows, exact = [], None
+    for name, options in {"64-true": ("precision=64-true",), **PRECISIONS}.items():
+        try:
+            found = trainings.train([*base, *options], steps)
+            exact = exact or trainings.train([*base, "precision=64-true"], steps, device="cpu")
+            far = max(abs(a["loss"] - b["loss"]) / abs(b["loss"]) for a, b in zip(found, exact))
+            rows.append({"precision": name, "result": "ran", "last loss": found[-1]["loss"],
+                         "farthest from f64 on the CPU": f"{far:.2e}", "_far": far})
+        except Refused as refused:
+            rows.append({"precision": name, "result": f"refused: {refused}"})
+    # Generous: rounding is amplified from step to step.
+    bounds = {"64-true": 1e-7, "32-true": 1e-2, "tf32": 0.05, "bf16-mixed": 0.1, "16-mixed": 0.1}
+    failed = [row["precision"] for row in rows if row.pop("_far", 0) > bounds[row["precision"]]]
+    return {"summary": ", ".join(f"{row['precision']} {row['result'].split(':')[0]}" for row in rows),
+            "table": rows, "failed": failed}
+
+
+def all_steps():
+    fast = "ContractStream.*:ContractDevice.*"
+    return [
+        Step("device", 60, device),
+        Step("contract", 120, tests("Contract*", fast)),
+        Step("kernels", 240, tests("-Contract*:*CudaGolden*:CudaPipeline*", "CudaMemory.*")),
+        Step("same_bits", 120, same_bits),
+        Step("goldens", 240, tests("*CudaGolden*", "*CudaGolden*")),
+        Step("precisions", 120, precisions),
+        *(Step(row.key, 300, comparison.against_pytorch(row)) for row in ROWS),
+        *(Step(pair.key, 150, comparison.of_divisions(pair)) for pair in PAIRS),
+        Step("pipelines", 240, tests("CudaPipeline*", "CudaPipeline.AdamW*")),
+        Step("sanitizer", 240, sanitizer),
+    ]

@@ -1,0 +1,132 @@
+// Twenty steps of each model on the device, against what PyTorch computed (tests/golden).
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "emulated.h"
+#include "image_models.h"
+#include "ops/loss.h"
+#include "ops/nn/network.h"
+#include "ops/on_device.h"
+#include "ops/optim/optimizers.h"
+#include "runtime/file/safetensors.h"
+#include "runtime/tensor/cast.h"
+#include "samples.h"
+
+namespace troupe::testing {
+namespace {
+
+constexpr std::int64_t batch = 8;
+
+struct Run {
+  const char* model;
+  const char* rate;  ///< of SGD, as in models.safetensors
+};
+void PrintTo(const Run& run, std::ostream* out) { *out << run.model << " with " << run.rate; }
+
+/// The golden tensors of one run, by their names' ends.
+std::map<std::string, Tensor> golden_of(const Run& run) {
+  const char* elsewhere = std::getenv("TROUPE_SOURCE_DIR");  // of a program that was carried
+  const std::string source = elsewhere ? elsewhere : TROUPE_SOURCE_DIR;
+  const std::string key = fmt::format("{}/{}/", run.model, run.rate);
+  std::map<std::string, Tensor> found;
+  for (NamedTensor& named : read_safetensors(source + "/tests/golden/models.safetensors").tensors)
+    if (named.name.starts_with(key))
+      found.emplace(named.name.substr(key.size()), std::move(named.tensor));
+  return found;
+}
+
+Shape sample_of(const std::string& model) {
+  if (model == "cifar_cnn") return testing_ops::cifar_samples.shape;
+  if (model == "resnet18" || model == "resnet34") return {3, 20, 24};
+  if (model == "resnet50") return {3, 33, 40};
+  if (model == "resnet18_cifar" || model == "resnet50_cifar") return {3, 8, 9};
+  return testing_ops::mnist_samples.shape;
+}
+
+/// The loss before each step.
+std::vector<double> losses_of(const Run& run, std::int64_t steps, DType dtype) {
+  const EmulatedStream own;
+  const Stream stream = own.get();
+  const Shape sample = sample_of(run.model);
+  Model model = testing_ops::small_model(run.model, {.wide_resnet_widths = {4, 4, 8, 8},
+                                                     .mlp_widths = {24, 16},
+                                                     .resnet_widths = {16, 16, 32, 32},
+                                                     .dropout = 0.05})
+                    .make({.shape = sample, .classes = 10});
+  const std::size_t blocks = model.blocks.size();
+  Network network(std::move(model), 0, blocks, dtype, stream);
+  network.use(on_device(stream, initial_state(network.spec(), dtype, 1)));
+  const Optimizer optimizer = Sgd{.momentum = 0.9, .weight_decay = 5e-4};
+  std::vector<double> losses;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const Tensor images = testing_ops::uniform(fmt::format("golden/images/{}", step),
+                                               {batch, sample[0], sample[1], sample[2]});
+    Tensor classes = Tensor::empty(Shape{batch}, DType::i64, Device::cpu());
+    for (std::int64_t i = 0; i < batch; ++i)
+      classes.data<std::int64_t>()[i] = (3 * i + 7 * step) % 10;
+    const auto pass = network.forward(on_device(stream, cast(images, dtype)),
+                                      {.seed = 1, .step = static_cast<std::uint32_t>(step)}, false);
+    const LossOutput loss = loss_of(stream, {}, pass->result(), classes, 1.0 / batch, true);
+    network.backward(*pass, loss.logits_grad);
+    network.use(network.step(optimizer, std::stod(run.rate), pass->gradients, {pass->statistics}));
+    losses.push_back(read_totals(stream, loss).loss_sum / batch);
+  }
+  EXPECT_EQ(own.violations(), 0);
+  return losses;
+}
+
+class CudaGolden : public ::testing::TestWithParam<Run> {};
+
+TEST_P(CudaGolden, LossesAreThoseOfPyTorchInF64) {
+  const auto golden = golden_of(GetParam());
+  const std::vector<double> losses = losses_of(GetParam(), 20, DType::f64);
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    const double expected = golden.at("losses").data<double>()[step];
+    EXPECT_NEAR(losses[step], expected, 1e-8 * expected) << "step " << step;
+  }
+}
+
+// As tests/unit/ops/golden_test.cpp: a step is held against three times the largest distance of
+// PyTorch's own run in f32 up to two steps later.
+TEST_P(CudaGolden, LossesStayWithinThreeTimesPyTorchsOwnDistanceInF32) {
+  const auto golden = golden_of(GetParam());
+  const Tensor& distances = golden.at("f32_loss_distance");
+  const std::int64_t steps = std::max<std::int64_t>(1, distances.element_count());
+  const std::vector<double> losses = losses_of(GetParam(), steps, DType::f32);
+  const double* expected = golden.at("losses").data<double>();
+  EXPECT_NEAR(losses[0], expected[0], 1e-5 * expected[0]);
+  const double* own = distances.data<double>();
+  for (std::int64_t step = 0; step < distances.element_count(); ++step)
+    EXPECT_LE(std::abs(losses[static_cast<std::size_t>(step)] - expected[step]),
+              3 * *std::max_element(own, own + std::min(distances.element_count(), step + 3)))
+        << "step " << step;
+}
+
+#ifdef TROUPE_CUDA_EMULATOR
+constexpr Run runs[] = {{"mlp", "0.02"}};  // the others take minutes
+#else
+constexpr Run runs[] = {
+    {"wide_resnet", "0.001"},     {"wide_resnet", "0.02"},  {"mnist_cnn", "0.001"},
+    {"mnist_cnn", "0.02"},        {"mlp", "0.001"},         {"mlp", "0.02"},
+    {"cifar_cnn", "0.001"},       {"cifar_cnn", "0.02"},    {"resnet18", "0.001"},
+    {"resnet34", "0.00001"},      {"resnet50", "0.000001"}, {"resnet18_cifar", "0.001"},
+    {"resnet50_cifar", "0.00001"}};
+#endif
+
+std::string test_name(const ::testing::TestParamInfo<Run>& info) {
+  std::string name = fmt::format("{}_{}", info.param.model, info.param.rate);
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(EachModel, CudaGolden, ::testing::ValuesIn(runs), test_name);
+
+}  // namespace
+}  // namespace troupe::testing
