@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "ops/cuda/described_device.h"
+#include "ops/described_device.h"
 #include "ops/kernels.h"
 
 namespace troupe::cuda {

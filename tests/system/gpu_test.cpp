@@ -5,7 +5,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <regex>
+#include <string>
+#include <vector>
 
 #include "tests/system/process.h"
 
@@ -46,6 +49,15 @@ class Gpu : public testing::Test {
   Outcome command(const std::vector<std::string>& words) const {
     return with_library(TROUPE_CUDA_ON_CPU, words);
   }
+  /// With variables of the emulator.
+  Outcome emulated(const std::vector<std::string>& variables,
+                   const std::vector<std::string>& words) const {
+    std::vector<std::string> all{"/usr/bin/env", "TROUPE_CUDA_LIBRARY=" TROUPE_CUDA_ON_CPU};
+    all.insert(all.end(), variables.begin(), variables.end());
+    all.emplace_back(TROUPE_BINARY);
+    all.insert(all.end(), words.begin(), words.end());
+    return run_process(all, root_.string());
+  }
   Outcome train(const std::string& output, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words{"train", "options.yaml", "-o", output};
     words.insert(words.end(), more.begin(), more.end());
@@ -53,6 +65,11 @@ class Gpu : public testing::Test {
   }
   std::string digest(const std::string& output) const {
     return digest_in(command({"inspect", "--digest", output}));
+  }
+
+  std::string csv(const std::string& output) const {
+    std::ifstream file(root_ / output / "train.csv");
+    return {std::istreambuf_iterator<char>(file), {}};
   }
 
   fs::path root_;
@@ -97,6 +114,41 @@ TEST_F(Gpu, RefusesWhatItHasNoKernelsFor) {
               AllOf(HasSubstr("precision multiplies in bf16, for which cuda:0 has no "
                               "kernels"),
                     HasSubstr("32-true")));
+}
+
+TEST_F(Gpu, PlansTheMemoryOfTheGpuThatIsThere) {
+  const Outcome planned = command({"plan", "options.yaml"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.error;
+  EXPECT_THAT(planned.out, AllOf(HasSubstr("\nmemory bound of the GPU\n"),
+                                 HasSubstr("\nemulated has 16.0 GiB, "), HasSubstr("the run fits"),
+                                 HasSubstr("\nmemory bound of the CPU\n"),
+                                 HasSubstr("(simulated from measured blocks; a GPU for each")));
+}
+
+TEST_F(Gpu, PlansWithoutAnyLibraryForAGpuThatIsDescribed) {
+  const Outcome planned =
+      with_library("/missing.so", {"plan", "options.yaml", "--device", "gh200"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.error;
+  EXPECT_THAT(planned.out,
+              AllOf(HasSubstr("NVIDIA GH200 480GB has 96.0 GiB"),
+                    HasSubstr("cuDNN's workspaces are not counted: no GPU can be used: "
+                              "TROUPE_CUDA_LIBRARY=/missing.so")));
+}
+
+TEST_F(Gpu, PlansWithCudnnsWorkspacesWhereItIsBuiltIn) {
+  const std::string library = TROUPE_CUDA_LIBRARY_FILE;
+  if (library.empty()) GTEST_SKIP() << "built without CUDA";
+  const Outcome planned =
+      with_library(library, {"plan", "options.yaml", "--device", "h100", "-r",
+                             "model.widths=[16, 160, 320, 640]", "-r", "data.count=64", "-r",
+                             "train.batch_size=64", "-r", "train.micro_batches=1"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.error;
+  EXPECT_THAT(planned.out, testing::Not(HasSubstr("not counted")));
+  const std::regex line("workspaces of kernels +([0-9.]+) MiB");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(planned.out, found, line)) << planned.out;
+  // Of a matrix product 32 MiB, and a quarter more by size classes; cuDNN asks for more on Hopper.
+  EXPECT_GT(std::stod(found[1]), 40.0);
 }
 
 TEST_F(Gpu, SaysWhyNoneCanBeUsed) {

@@ -1,0 +1,45 @@
+// The memory that `troupe plan` computes for a GPU that is not there, against what the kernels of
+// ops/cuda take.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "actors/block_costs.h"
+#include "actors/pipeline.h"
+#include "emulated.h"
+#include "emulator/emulation.h"
+#include "ops/planned_device.h"
+#include "training_run.h"
+
+namespace troupe::testing {
+namespace {
+
+TEST(PlannedMemory, IsThatOfTheKernelsOfTheDevice) {
+  const cuda_on_cpu::Emulation emulation({.checked_places = 64});
+  for (const char* model : {"mnist_cnn", "cifar_cnn", "wide_resnet", "resnet18"}) {
+    const PipelineOptions pipeline = pipeline_of({.model = model, .partition = {SIZE_MAX}});
+    const auto costs = [&](Device device) {
+      return measure_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32,
+                            Stream{.device = device}, 3, 2);
+    };
+    const auto there = costs(emulated_gpu());
+    const auto planned = costs(planned_device(
+        {.title = "a GPU", .workspace_bytes = [](const auto&) { return std::size_t{0}; }}));
+    ASSERT_EQ(planned.size(), there.size());
+    for (std::size_t b = 0; b < planned.size(); ++b) {
+      SCOPED_TRACE(std::string(model) + ", " + planned[b].name);
+      EXPECT_EQ(planned[b].output_bytes, there[b].output_bytes);
+      EXPECT_EQ(planned[b].saved_bytes, there[b].saved_bytes);
+      // The kernels of a device also take their workspace from its allocator, and the gradient of a
+      // bias before it is copied: a plan counts 32 MiB and more for both.
+      const std::size_t workspace = std::max<std::size_t>(256, 2 * there[b].scratch_bytes);
+      const std::size_t bias = planned[b].output_bytes;
+      EXPECT_GE(planned[b].working_bytes + workspace + bias, there[b].working_bytes);
+      EXPECT_GE(planned[b].deferred_bytes, there[b].deferred_bytes);
+      EXPECT_GE(planned[b].scratch_bytes, there[b].scratch_bytes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace troupe::testing
