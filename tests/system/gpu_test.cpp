@@ -151,6 +151,12 @@ TEST_F(Gpu, PlansWithCudnnsWorkspacesWhereItIsBuiltIn) {
   EXPECT_GT(std::stod(found[1]), 40.0);
 }
 
+TEST_F(Gpu, SatisfiesTheDoctorWhereItCanBeUsed) {
+  const Outcome doctor = command({"doctor", "options.yaml"});
+  EXPECT_THAT(doctor.out,
+              AllOf(HasSubstr("emulated (sm_90, 16 GiB)"), testing::Not(HasSubstr(": GPUs:"))));
+}
+
 TEST_F(Gpu, SaysWhyNoneCanBeUsed) {
   const Outcome asked = with_library("/missing.so", {"train", "options.yaml", "-o", "asked"});
   EXPECT_NE(asked.exit_code, 0);
