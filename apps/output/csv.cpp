@@ -16,12 +16,15 @@
 namespace troupe {
 namespace {
 
-constexpr std::string_view head =
-    "step,epoch,loss,accuracy,images_per_second,learning_rate,training_seconds,test_loss,"
-    "test_accuracy,test_correct,test_count\n";
+constexpr std::string_view head_of_steps =
+                               "step,epoch,loss,accuracy,images_per_second,learning_rate",
+                           head_of_time = ",training_seconds",
+                           head_of_gpu = ",gpu_utilisation_percent,gpu_memory_mib,gpu_power_w",
+                           head_of_tests = ",test_loss,test_accuracy,test_correct,test_count\n";
 
-constexpr std::size_t test_columns = 4;         // the last ones
-constexpr std::size_t columns_before_them = 7;  // 6 in files of former versions, without the time
+constexpr std::size_t test_columns = 4;  // the last ones
+constexpr std::size_t step_columns = 6, gpu_columns = 3;
+constexpr std::size_t time_column = step_columns;  // files of former versions have none
 
 constexpr std::string_view no_evaluation = ",,,\n";  // test columns, from the first one's value
 
@@ -74,7 +77,8 @@ std::optional<Evaluation> evaluation_of(const std::string& row) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     return error == std::errc{} && end == text.data() + text.size();
   };
-  const bool whole = first == columns_before_them || first + 1 == columns_before_them;
+  const bool whole =
+      first == step_columns || first == step_columns + 1 || first == step_columns + 1 + gpu_columns;
   if (!whole || !read(0, result.step) || !read(first, result.loss) ||
       !read(first + 3, result.count))
     return std::nullopt;
@@ -89,7 +93,7 @@ std::optional<Evaluation> evaluation_of(const std::string& row) {
 std::optional<RowLoss> loss_of(const std::string& row) {
   const std::vector<std::string> values = values_of(row);
   const auto step = step_of(row);
-  if (!step || values.size() < columns_before_them - 1) return std::nullopt;
+  if (!step || values.size() < step_columns) return std::nullopt;
   RowLoss result{.step = *step};
   const std::string& text = values[2];
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result.loss);
@@ -100,8 +104,8 @@ std::optional<RowLoss> loss_of(const std::string& row) {
 double seconds_of(const std::string& row) {
   const std::vector<std::string> values = values_of(row);
   double seconds = 0;
-  if (values.size() < columns_before_them) return seconds;
-  const std::string& text = values[columns_before_them - 1];
+  if (values.size() <= time_column) return seconds;
+  const std::string& text = values[time_column];
   (void)std::from_chars(text.data(), text.data() + text.size(), seconds);
   return seconds;
 }
@@ -109,6 +113,14 @@ double seconds_of(const std::string& row) {
 /// Empty for a loss without accuracy.
 std::string accuracy_cell(std::optional<double> accuracy) {
   return accuracy ? fmt::format("{:.6g}", *accuracy) : "";
+}
+
+/// With a comma before each.
+std::string gpu_cells(const GpuUsage& gpu) {
+  const auto cell = [](const std::optional<double>& value) {
+    return value ? fmt::format(",{:.6g}", *value) : ",";
+  };
+  return cell(gpu.utilisation_percent) + cell(gpu.memory_mib) + cell(gpu.power_w);
 }
 
 /// The row of names and the last line.
@@ -150,15 +162,18 @@ std::vector<RowLoss> row_losses(const std::filesystem::path& path) {
   return found;
 }
 
-TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t> steps_done)
-    : file_(without_rows_after(path, steps_done)) {
+TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t> steps_done,
+                   bool gpu_computes)
+    : file_(without_rows_after(path, steps_done)), has_gpu_(gpu_computes) {
   const bool fresh = file_.size() == 0 && std::filesystem::is_regular_file(path);
-  if (fresh && !file_.append(head))
+  if (fresh && !file_.append(fmt::format("{}{}{}{}", head_of_steps, head_of_time,
+                                         has_gpu_ ? head_of_gpu : "", head_of_tests)))
     throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path.string()),
                 "check permissions and free space of the output folder");
   if (fresh || file_.size() == 0) return;  // a device may have no end
   const Ends ends = ends_of(path);
-  has_time_ = ends.first + '\n' == head;
+  has_time_ = ends.first.find(head_of_time) != std::string::npos;
+  has_gpu_ = ends.first.find(head_of_gpu) != std::string::npos;
   if (!step_of(ends.last)) return;
   if (is_unfilled(ends.last)) test_columns_ = file_.size() - std::ssize(no_evaluation);
   if (has_time_) seconds_before_ = seconds_of(ends.last);
@@ -167,9 +182,10 @@ TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t
 bool TrainCsv::add(const StepReport& step) {
   const std::string time =
       has_time_ ? fmt::format(",{:.3f}", seconds_before_ + step.training_time.count()) : "";
-  const std::string row = fmt::format("{},{},{:.9g},{},{:.6g},{:.9g}{},{}", step.step, step.epoch,
-                                      step.loss, accuracy_cell(step.accuracy),
-                                      step.images_per_second, step.lr, time, no_evaluation);
+  const std::string row =
+      fmt::format("{},{},{:.9g},{},{:.6g},{:.9g}{}{},{}", step.step, step.epoch, step.loss,
+                  accuracy_cell(step.accuracy), step.images_per_second, step.lr, time,
+                  has_gpu_ ? gpu_cells(step.gpu) : "", no_evaluation);
   const bool written = file_.append(row);
   test_columns_ = written ? file_.size() - std::ssize(no_evaluation) : -1;
   return written;

@@ -9,15 +9,17 @@
 
 namespace troupe {
 
-/// train.csv: a row of names, then a row for each logged step, flushed at once. A resumed run
-/// appends, and its training time continues from the last row; a file of a former version, which
-/// has no column of the time, stays without. Used by one thread at a time.
+/// train.csv: a row of names, then a row for each logged step, flushed at once. It has columns of
+/// the GPU if one computes. A resumed run appends, and its training time continues from the last
+/// row; the file keeps its columns: one of a former version, which has no column of the time, stays
+/// without. Used by one thread at a time.
 class TrainCsv {
  public:
   /// A run that resumes after `steps_done` steps first removes the rows of later steps, which it
   /// will write again, and an incomplete row. Throws Error{io} when the file cannot be written.
   explicit TrainCsv(const std::filesystem::path& path,
-                    std::optional<std::int64_t> steps_done = std::nullopt);
+                    std::optional<std::int64_t> steps_done = std::nullopt,
+                    bool gpu_computes = false);
 
   /// Writes one row. Returns false if the disk is full; the run then continues without the row.
   [[nodiscard]] bool add(const StepReport& step);
@@ -28,7 +30,7 @@ class TrainCsv {
  private:
   LineFile file_;
   std::int64_t test_columns_ = -1;  ///< where those of the newest row begin; -1: filled
-  bool has_time_ = true;
+  bool has_time_ = true, has_gpu_ = false;
   double seconds_before_ = 0;  ///< of training, in the rows that were there
 };
 

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "actors/evaluation.h"
+#include "apps/output/gpu_usage.h"
 
 namespace troupe {
 
@@ -27,6 +28,7 @@ struct StepReport {
   std::string_view unit = images_unit;  ///< of images_per_second
   double lr = 0;
   std::chrono::duration<double> training_time{};  ///< of this process up to here, no evaluations
+  GpuUsage gpu = {};                              ///< the newest reading, if a GPU computes
 };
 
 /// An epoch that has ended. The epoch line shows loss and accuracy of `evaluation`, as PyTorch

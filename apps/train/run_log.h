@@ -11,6 +11,7 @@
 #include "apps/options/definitions.h"
 #include "apps/output/csv.h"
 #include "apps/output/folder.h"
+#include "apps/output/gpu_usage.h"
 #include "apps/output/progress.h"
 #include "apps/output/report.h"
 #include "ops/optim/learning_rate.h"
@@ -30,10 +31,11 @@ namespace troupe {
 class RunLog {
  public:
   /// `every_steps`: steps between two rows of train.csv. Errors name the settings of `own`
-  /// definitions by their keys. `unit`: images_unit or samples_unit.
+  /// definitions by their keys. `unit`: images_unit or samples_unit. `gpu`: null where the CPU
+  /// computes.
   RunLog(const OutputFolder& folder, const Timeline& timeline, const LearningRateOptions& rate,
          std::int64_t every_steps = 1, Definitions own = {}, EarlyStopping stopping = {},
-         std::string_view unit = images_unit);
+         std::string_view unit = images_unit, std::shared_ptr<const GpuMeter> gpu = nullptr);
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
@@ -63,6 +65,8 @@ class RunLog {
   std::uint32_t steps();
   /// The training that this process has done.
   const TrainingTotals& totals() const { return totals_; }
+  /// Null where the CPU computes.
+  const GpuMeter* gpu() const { return gpu_.get(); }
   /// The error of the newest checkpoint, if it failed.
   const std::optional<Error>& checkpoint_error() const { return checkpoint_error_; }
 
@@ -79,6 +83,7 @@ class RunLog {
   const Timeline timeline_;
   const LearningRateOptions rate_;
   const std::string_view unit_;  ///< of throughputs
+  const std::shared_ptr<const GpuMeter> gpu_;
   StepReport last_step_;
   std::shared_ptr<spdlog::logger> log_;
   TrainCsv csv_;

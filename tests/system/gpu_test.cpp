@@ -116,6 +116,29 @@ TEST_F(Gpu, RefusesWhatItHasNoKernelsFor) {
                     HasSubstr("32-true")));
 }
 
+TEST_F(Gpu, ReportsItsUseInTrainCsvAndAtTheEnd) {
+  std::vector<std::string> words{"/usr/bin/env",
+                                 "TROUPE_CUDA_LIBRARY=" TROUPE_CUDA_ON_CPU,
+                                 "LD_LIBRARY_PATH=" TROUPE_FAKE_NVML_FOLDER,
+                                 TROUPE_BINARY,
+                                 "train",
+                                 "options.yaml",
+                                 "-o",
+                                 "seen"};
+  const Outcome seen = run_process(words, root_.string());
+  ASSERT_EQ(seen.exit_code, 0) << seen.error;
+  EXPECT_THAT(seen.out,
+              HasSubstr("\nGPU: busy 75 % of the time, at most 3072 MiB in use, 250 W\n"));
+  EXPECT_THAT(csv("seen"),
+              AllOf(HasSubstr(",gpu_utilisation_percent,gpu_memory_mib,gpu_power_w,test_loss,"),
+                    testing::ContainsRegex("\n1,.*,75,3072,250,")));
+  const Outcome unseen = train("unseen");
+  EXPECT_THAT(unseen.out, HasSubstr("\nGPU: nothing is known of its use: libnvidia-ml.so.1: "));
+  EXPECT_THAT(csv("unseen"), testing::ContainsRegex("gpu_power_w,test_loss.*\n1,.*,,,,"));
+  ASSERT_EQ(train("cpu", {"-r", "device=cpu"}).exit_code, 0);
+  EXPECT_THAT(csv("cpu"), testing::Not(HasSubstr("gpu")));
+}
+
 TEST_F(Gpu, PlansTheMemoryOfTheGpuThatIsThere) {
   const Outcome planned = command({"plan", "options.yaml"});
   ASSERT_EQ(planned.exit_code, 0) << planned.error;
