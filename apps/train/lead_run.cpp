@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "apps/files/weights_file.h"
+#include "apps/memory_shortage.h"
 #include "apps/options/option_changes.h"
 #include "apps/output/folder.h"
 #include "apps/output/process_usage.h"
@@ -383,7 +384,8 @@ int lead_run(const TrainCommand& command,
   } catch (const Error& failure) {
     log.finish();
     log.record_failure(failure);
-    throw with_resume_hint(failure, folder->path(), log.steps());
+    throw with_resume_hint(with_memory_bound(failure, *pipeline, command.arguments.options),
+                           folder->path(), log.steps());
   }
 }
 

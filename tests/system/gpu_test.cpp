@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/system/process.h"
+#include "tests/unit/runtime/file/npy_text.h"
 
 namespace troupe {
 namespace {
@@ -174,10 +175,112 @@ TEST_F(Gpu, PlansWithCudnnsWorkspacesWhereItIsBuiltIn) {
   EXPECT_GT(std::stod(found[1]), 40.0);
 }
 
+TEST_F(Gpu, TellsWhichKernelsTheBuildHasWhereNoneIsForTheGpu) {
+  const Outcome asked = emulated({"CUDA_ON_CPU_ARCHITECTURE=70"}, {"train", "options.yaml"});
+  EXPECT_NE(asked.exit_code, 0);
+  EXPECT_THAT(asked.error,
+              AllOf(HasSubstr("no kernel image is available"),
+                    HasSubstr("emulated is of sm_70, and this build has kernels for sm_90"),
+                    HasSubstr("try: build with -DTROUPE_CUDA_ARCHITECTURES=70-real and CUDA 12")));
+  const Outcome doctor = emulated({"CUDA_ON_CPU_ARCHITECTURE=70"}, {"doctor", "options.yaml"});
+  EXPECT_THAT(doctor.out,
+              HasSubstr("error: GPUs: emulated is of sm_70, but this troupe has kernels "
+                        "for sm_90 only"));
+}
+
+TEST_F(Gpu, TellsTheVersionsOfADriverThatIsTooOld) {
+  const Outcome asked = emulated({"CUDA_ON_CPU_DRIVER=11080"}, {"train", "options.yaml"});
+  EXPECT_NE(asked.exit_code, 0);
+  EXPECT_THAT(asked.error,
+              AllOf(HasSubstr("the driver serves CUDA 11.8, and this build is with CUDA"),
+                    HasSubstr("try: update the driver to 5")));
+  const Outcome doctor = emulated({"CUDA_ON_CPU_DRIVER=11080"}, {"doctor", "options.yaml"});
+  EXPECT_THAT(doctor.out,
+              HasSubstr("error: GPUs: the driver serves CUDA 11.8, but this troupe is"));
+}
+
+TEST_F(Gpu, SaysThatThereIsNone) {
+  const Outcome asked = emulated({"CUDA_ON_CPU_DEVICES=0"}, {"train", "options.yaml"});
+  EXPECT_NE(asked.exit_code, 0);
+  EXPECT_THAT(asked.error, AllOf(HasSubstr("no CUDA-capable device is detected"),
+                                 HasSubstr("ask the scheduler for a GPU")));
+  const Outcome doctor = emulated({"CUDA_ON_CPU_DEVICES=0"}, {"doctor", "options.yaml"});
+  EXPECT_THAT(doctor.out,
+              HasSubstr("error: GPUs: CUDA could not count the devices: no CUDA-capable"));
+}
+
 TEST_F(Gpu, SatisfiesTheDoctorWhereItCanBeUsed) {
   const Outcome doctor = command({"doctor", "options.yaml"});
   EXPECT_THAT(doctor.out,
               AllOf(HasSubstr("emulated (sm_90, 16 GiB)"), testing::Not(HasSubstr(": GPUs:"))));
+}
+
+TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
+  const Outcome ran = emulated({"CUDA_ON_CPU_DEVICE_BYTES=700000"},
+                               {"train", "options.yaml", "-o", "out", "-r", "parallel.pipeline=2"});
+  EXPECT_NE(ran.exit_code, 0);
+  EXPECT_THAT(ran.error, AllOf(testing::ContainsRegex(
+                                   "(stage/[01]|loss|reducer/[01]): out of memory on cuda:0: "
+                                   "[0-9]+ bytes requested, [0-9]+ in use; the run's bound "
+                                   "is [0-9]+ MiB"),
+                               HasSubstr("try: lower train.batch_size, raise train.micro_batches"),
+                               HasSubstr("troupe plan options.yaml tells what takes how much")));
+}
+
+TEST_F(Gpu, EndsARunWhoseDeviceFailsAndSaysHowToResume) {
+  std::ofstream(root_ / "small.yaml") << R"(
+device: cuda
+data: {name: synthetic, shape: [1, 8, 8], classes: 4, count: 32}
+model: {name: mlp, widths: [8]}
+train: {epochs: 20, batch_size: 8, lr: 0.01, evaluate: false}
+checkpoint: {every_steps: 1}
+)";
+  const auto failing = [&](const std::string& failure, const std::string& output) {
+    return emulated({"CUDA_ON_CPU_FAIL_AFTER=2000", "CUDA_ON_CPU_FAILURE=" + failure},
+                    {"train", "small.yaml", "-o", output});
+  };
+  const Outcome fault = failing("700", "fault");  // an illegal address
+  EXPECT_NE(fault.exit_code, 0);
+  EXPECT_THAT(fault.error, AllOf(HasSubstr("an illegal memory access was encountered"),
+                                 HasSubstr("a kernel failed; what lay in the GPU's memory is lost"),
+                                 HasSubstr("with the same command and --restart fault")));
+  for (const char* failure : {"214", "999"}) {  // an error of its memory; off the bus
+    const Outcome lost = failing(failure, std::string("lost") + failure);
+    EXPECT_NE(lost.exit_code, 0);
+    EXPECT_THAT(lost.error, AllOf(HasSubstr("the GPU or its link may have failed"),
+                                  HasSubstr("look for an Xid in the log of the system"),
+                                  HasSubstr("--restart lost")));
+  }
+  const Outcome resumed = command({"train", "small.yaml", "--restart", "fault"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.error;
+}
+
+TEST_F(Gpu, NamesATokenThatTheEmbeddingLacksAsTheCpuDoes) {
+  std::vector<std::int64_t> tokens(12 * 16), targets(16);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int64_t>(i % 10);
+  tokens[40] = 10;
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(root_ / name, std::ios::binary) << text;
+  };
+  write("x.npy", test::npy_of<std::int64_t>("<i8", "(16, 12)", tokens));
+  write("y.npy", test::npy_of<std::int64_t>("<i8", "(16,)", targets));
+  write("tokens.yaml", "device: cuda\nmodel: {file: " TROUPE_SOURCE_DIR
+                       "/tests/golden/graphs/tokens.pt2}\n"
+                       "data: {name: npy, path: ., train_samples: x.npy, train_targets: y.npy, "
+                       "test_fraction: 0.25}\n"
+                       "train: {batch_size: 12, epochs: 1, lr: 0.01, evaluate: true}\n");
+  const auto refusal = [&](const std::string& device) {
+    const Outcome ran =
+        command({"train", "tokens.yaml", "-o", "run_" + device, "-r", "device=" + device});
+    EXPECT_NE(ran.exit_code, 0);
+    const auto from = ran.error.find("stage/0: ");
+    return from == std::string::npos
+               ? ran.error
+               : ran.error.substr(from, ran.error.find("cuda_on_cpu:") - from);
+  };
+  const std::string on_cpu = refusal("cpu");
+  EXPECT_THAT(on_cpu, HasSubstr("embedding: index 10 at place 4 of sample "));
+  EXPECT_EQ(refusal("cuda"), on_cpu);
 }
 
 TEST_F(Gpu, SaysWhyNoneCanBeUsed) {
