@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -167,6 +168,21 @@ void Measurement::measure_next(std::size_t count) {
 }
 
 }  // namespace
+
+void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measured) {
+  const double factor = static_cast<double>(samples) / static_cast<double>(measured);
+  const auto scale = [&](std::size_t& bytes, std::size_t fixed) {
+    const std::size_t grows = bytes - std::min(bytes, fixed);
+    bytes =
+        bytes - grows + static_cast<std::size_t>(std::ceil(static_cast<double>(grows) * factor));
+  };
+  scale(costs.working_bytes, costs.state_bytes);  // the gradient is a part of it
+  for (std::size_t* bytes :
+       {&costs.saved_bytes, &costs.deferred_bytes, &costs.output_bytes, &costs.scratch_bytes})
+    scale(*bytes, 0);
+  for (std::chrono::nanoseconds* time : {&costs.forward, &costs.backward, &costs.input_gradient})
+    *time = std::chrono::duration_cast<std::chrono::nanoseconds>(*time * factor);
+}
 
 std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
                                        DType dtype, Stream like, std::int64_t samples,

@@ -24,6 +24,10 @@ struct BlockCosts {
   std::chrono::nanoseconds input_gradient{0};
 };
 
+/// Makes them the costs of `samples` from those of `measured` samples, to which all are in
+/// proportion but the weights and their gradient.
+void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measured);
+
 /// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes as
 /// the median of the allocator's counters, times as the best of `repetitions`. It does not measure
 /// the first run, which prepares kernels. Each repetition runs all blocks, so that other load on

@@ -10,13 +10,18 @@
 
 namespace troupe {
 
-std::size_t MemoryBound::total() const {
+std::size_t MemoryBound::total() const { return total(Place::cpu) + total(Place::device); }
+
+std::size_t MemoryBound::total(Place place) const {
   std::size_t sum = 0;
-  for (const Part& part : parts) sum += part.bytes;
+  for (const Part& part : parts)
+    if (part.place == place) sum += part.bytes;
   return sum;
 }
 
 namespace {
+
+using Place = MemoryBound::Place;
 
 std::size_t replicas_here(const PipelineOptions& options, std::size_t stage,
                           std::uint32_t process) {
@@ -26,86 +31,187 @@ std::size_t replicas_here(const PipelineOptions& options, std::size_t stage,
   return replicas;
 }
 
+/// Weights and the optimizer's tensors for each.
+std::size_t tensors_of_a_weight(const PipelineOptions& options) {
+  return 1 + options.optimizer.state_names().size();
+}
+
+/// Adds up the parts of one process.
+class Bound {
+ public:
+  Bound(const PipelineOptions& options, const Graph& graph, std::uint32_t process)
+      : options_(options),
+        graph_(graph),
+        process_(process),
+        has_device_(options.stream.device != Device::cpu()) {}
+
+  void add_data_set(std::size_t dataset_bytes);
+  void add_edges();
+  void add_scratch();
+  void add_stages();
+  /// What a device has besides, and what the CPU has for it.
+  void add_copies();
+  MemoryBound take();
+
+ private:
+  Place computing() const { return has_device_ ? Place::device : Place::cpu; }
+  std::size_t replicas(std::size_t stage) const { return replicas_here(options_, stage, process_); }
+  std::size_t last_stage() const { return options_.partition.size() - 1; }
+  void add(std::string what, std::size_t bytes, Place place) {
+    bound_.parts.push_back({std::move(what), bytes, place});
+  }
+  void add_stage(std::size_t stage, std::size_t replicas);
+  std::size_t pinned_bytes() const;
+
+  const PipelineOptions& options_;
+  const Graph& graph_;
+  std::uint32_t process_;
+  bool has_device_;
+  MemoryBound bound_;
+};
+
+constexpr const char *data_set = "data set", *pinned = "pinned memory";
+
+void Bound::add_data_set(std::size_t dataset_bytes) {
+  const std::size_t loaders = replicas(0);
+  const auto readers = loaders * static_cast<std::size_t>(std::max(1, options_.data.workers));
+  add(data_set, dataset_bytes + readers * options_.data.dataset.bytes_per_thread(), Place::cpu);
+  const std::size_t prepared = static_cast<std::size_t>(options_.data.prefetch) *
+                               micro_batch_samples(options_) *
+                               (sample_bytes(options_) + target_bytes(options_));
+  if (loaders > 0) add("loader, prepared ahead", prepared * loaders, Place::cpu);
+}
+
 // The sender's slots hold each message. One that leaves the process is held once more by the
 // transport, and again by the receiving process.
-void add_edges(MemoryBound& bound, const Graph& graph, std::uint32_t process) {
-  std::size_t inside = 0, leaving = 0, coming = 0;
-  for (const auto& edge : graph.edges()) {
+void Bound::add_edges() {
+  std::size_t inside[2] = {}, leaving = 0, coming = 0;
+  for (const auto& edge : graph_.edges()) {
     const std::size_t bytes = edge.options.slots * edge.options.slot_bytes;
-    const bool from = graph.actors()[edge.from].process == process;
-    const bool to = graph.actors()[edge.to].process == process;
-    if (from) inside += bytes;
+    const bool from = graph_.actors()[edge.from].process == process_;
+    const bool to = graph_.actors()[edge.to].process == process_;
+    if (from) inside[edge.options.device == Device::cpu() ? 0 : 1] += bytes;
     if (from && !to) leaving += bytes;
     if (!from && to) coming += bytes;
   }
-  bound.parts.push_back({"edges", inside});
-  if (leaving) bound.parts.push_back({"sent to other processes", leaving});
-  if (coming) bound.parts.push_back({"received from other processes", coming});
+  add("edges", inside[0], Place::cpu);
+  if (has_device_) add("edges", inside[1], Place::device);
+  if (leaving) add("sent to other processes", leaving, Place::cpu);
+  if (coming) add("received from other processes", coming, Place::cpu);
 }
 
-void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t stage,
-               std::size_t replicas) {
-  const StageBytes bytes = stage_bytes(options, stage);
+// A stage runs one kernel at a time. On a CPU, where stages share threads, the blocks of all grow
+// to the largest request; on a device each stage asks for its own.
+void Bound::add_scratch() {
+  const auto& costs = options_.block_costs;
+  std::size_t largest = 0, of_stages = 0, cells = 0, block = 0;
+  for (std::size_t s = 0; s < options_.partition.size(); ++s) {
+    std::size_t of_stage = 0;
+    for (std::size_t i = 0; i < options_.partition[s] && block < costs.size(); ++i, ++block)
+      of_stage = std::max(of_stage, costs[block].scratch_bytes);
+    largest = std::max(largest, of_stage);
+    of_stages += of_stage * replicas(s);
+    cells += replicas(s);
+  }
+  add(has_device_ ? "workspaces of kernels" : "kernels' scratch",
+      has_device_ ? of_stages : largest * cells, computing());
+}
+
+void Bound::add_stages() {
+  for (std::size_t s = 0; s < options_.partition.size(); ++s)
+    if (const std::size_t here = replicas(s)) add_stage(s, here);
+}
+
+void Bound::add_stage(std::size_t stage, std::size_t replicas) {
+  const StageBytes bytes = stage_bytes(options_, stage);
   std::size_t gradient = 0, largest_bucket = 0;
-  for (const BucketBytes& bucket : bucket_bytes(options, stage)) {
+  for (const BucketBytes& bucket : bucket_bytes(options_, stage)) {
     gradient += bucket.all();
     largest_bucket = std::max(largest_bucket, bucket.weights);
   }
-  const StageSchedule schedule = schedule_of(options, stage);
+  const StageSchedule schedule = schedule_of(options_, stage);
   const std::size_t deferred = schedule.max_deferred() * bytes.deferred;
-  const bool scales_loss = loss_scale_options(options) && stage + 1 == options.partition.size();
+  const bool scales_loss = loss_scale_options(options_) && stage + 1 == options_.partition.size();
   // Of each micro-batch on its way back.
   const std::size_t scaled = scales_loss ? (1 + schedule.max_deferred()) * bytes.output : 0;
   const std::size_t activations =
       schedule.credits * bytes.saved + deferred + bytes.working + gradient + scaled;
   // The committed version, the next one, and the one that a checkpoint is being written from.
-  const std::size_t copies =
-      (options.writer ? std::size_t{3} : 2) * (1 + options.optimizer.state_names().size());
-  bound.parts.push_back({fmt::format("stage {} activations", stage), activations * replicas});
+  const std::size_t copies = (options_.writer ? std::size_t{3} : 2) * tensors_of_a_weight(options_);
+  add(fmt::format("stage {} activations", stage), activations * replicas, computing());
   // Each bucket is clipped in a copy, and multiplied by a factor in another.
-  const bool scales = loss_scale_options(options).has_value();
+  const bool scales = loss_scale_options(options_).has_value();
   const int changes =
-      int{options.optimizer.clip_value() > 0} + int{options.optimizer.clip_norm() > 0 || scales};
+      int{options_.optimizer.clip_value() > 0} + int{options_.optimizer.clip_norm() > 0 || scales};
   const std::size_t clipped = static_cast<std::size_t>(changes) * largest_bucket;
-  bound.parts.push_back(
-      {fmt::format("stage {} state", stage), (copies * bytes.state + clipped) * replicas});
-  const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;
-  const std::size_t reducers = reducer_shares(options, stage).size();
+  add(fmt::format("stage {} state", stage), (copies * bytes.state + clipped) * replicas,
+      computing());
+  const std::size_t tree_nodes = std::bit_width(options_.micro_batches) + 1u;
+  const std::size_t reducers = reducer_shares(options_, stage).size();
   // Of several reducers each has a second tree, over its chunk.
   const std::size_t chunks = reducers == 1 ? 0 : tree_nodes * gradient / reducers;
   // Steps that are being summed at once.
-  const std::size_t open = 1 + options.staleness;
-  bound.parts.push_back(
-      {fmt::format("reducer {}", stage), open * (tree_nodes * gradient + chunks)});
+  const std::size_t open = 1 + options_.staleness;
+  add(fmt::format("reducer {}", stage), open * (tree_nodes * gradient + chunks), computing());
+}
+
+void Bound::add_copies() {
+  if (!has_device_) return;
+  const std::size_t samples = micro_batch_samples(options_);
+  // Each micro-batch that the first stage works on, and one that it evaluates.
+  if (const std::size_t here = replicas(0))
+    add("samples",
+        here * (schedule_of(options_, 0).credits + 1u) * samples * sample_bytes(options_),
+        Place::device);
+  // The loss computes one micro-batch at a time; of a mixed one, a second gradient.
+  const std::size_t mixed =
+      options_.data.mix.any() ? stage_bytes(options_, last_stage()).output : 0;
+  if (const std::size_t here = replicas(last_stage()))
+    add("targets", here * (samples * target_bytes(options_) + mixed), Place::device);
+  std::size_t written = 0;
+  for (std::size_t s = 0; s < options_.partition.size(); ++s)
+    if (options_.writer && process_of(options_, s, 0) == process_)
+      written += tensors_of_a_weight(options_) * stage_bytes(options_, s).state;
+  if (written) add("checkpoint, being written", written, Place::cpu);
+  add(pinned, pinned_bytes(), Place::cpu);
+}
+
+// A copy goes through a block of pinned memory, whose size is a power of two: that of each message
+// between the CPU and the device, and those of the states when a run begins.
+std::size_t Bound::pinned_bytes() const {
+  const auto block = [](std::size_t bytes) {
+    return std::bit_ceil(std::max<std::size_t>(bytes, 4096));
+  };
+  std::size_t sum = 0;
+  for (const auto& edge : graph_.edges()) {
+    const bool crosses = edge.options.device == Device::cpu() && edge.options.slot_bytes > 0;
+    const bool here = graph_.actors()[edge.from].process == process_ ||
+                      graph_.actors()[edge.to].process == process_;
+    if (crosses && here) sum += edge.options.slots * block(edge.options.slot_bytes);
+  }
+  for (std::size_t s = 0; s < options_.partition.size(); ++s)
+    sum += replicas(s) * tensors_of_a_weight(options_) * block(stage_bytes(options_, s).state);
+  return sum;
+}
+
+// The allocators hand out blocks of size classes up to a quarter larger than what is asked for.
+MemoryBound Bound::take() {
+  for (auto& part : bound_.parts)
+    if (part.what != data_set && part.what != pinned) part.bytes += part.bytes / 4;
+  return std::move(bound_);
 }
 
 }  // namespace
 
 MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
                          std::size_t dataset_bytes, std::uint32_t process) {
-  MemoryBound bound;
-  const std::size_t loaders = replicas_here(options, 0, process);
-  const auto readers = loaders * static_cast<std::size_t>(std::max(1, options.data.workers));
-  bound.parts.push_back(
-      {"data set", dataset_bytes + readers * options.data.dataset.bytes_per_thread()});
-  add_edges(bound, graph, process);
-  const std::size_t prepared = static_cast<std::size_t>(options.data.prefetch) *
-                               micro_batch_samples(options) *
-                               (sample_bytes(options) + target_bytes(options));
-  if (loaders > 0) bound.parts.push_back({"loader, prepared ahead", prepared * loaders});
-  // A stage runs one kernel at a time; scratch blocks grow to the largest request.
-  std::size_t scratch = 0, cells = 0;
-  for (const BlockCosts& block : options.block_costs)
-    scratch = std::max(scratch, block.scratch_bytes);
-  for (std::size_t s = 0; s < options.partition.size(); ++s)
-    cells += replicas_here(options, s, process);
-  bound.parts.push_back({"kernels' scratch", scratch * cells});
-  for (std::size_t s = 0; s < options.partition.size(); ++s)
-    if (const std::size_t replicas = replicas_here(options, s, process))
-      add_stage(bound, options, s, replicas);
-  // The allocator hands out blocks of size classes up to a quarter larger than what is asked for.
-  for (auto& part : bound.parts) part.bytes += part.what == "data set" ? 0 : part.bytes / 4;
-  return bound;
+  Bound bound(options, graph, process);
+  bound.add_data_set(dataset_bytes);
+  bound.add_edges();
+  bound.add_scratch();
+  bound.add_stages();
+  bound.add_copies();
+  return bound.take();
 }
 
 }  // namespace troupe

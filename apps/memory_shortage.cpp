@@ -1,15 +1,20 @@
 #include "apps/memory_shortage.h"
 
 #include <execinfo.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
+#include "actors/memory_bound.h"
+#include "apps/shell_text.h"
 #include "runtime/print.h"
 #include "runtime/program.h"
 
@@ -57,6 +62,24 @@ void prepare_for_memory_shortage() {
   void* here = nullptr;
   ::backtrace(&here, 1);
   if (usual_end == nullptr) usual_end = std::set_terminate(end);
+}
+
+Error with_memory_bound(const Error& error, const PipelineOptions& pipeline,
+                        const std::filesystem::path& options) {
+  const std::string from = fmt::format("out of memory on {}:", to_string(pipeline.stream.device));
+  if (error.code() != ErrorCode::io || error.message().find(from) == std::string::npos)
+    return error;
+  std::string message = error.message();
+  if (!pipeline.block_costs.empty()) {
+    const MemoryBound bound =
+        memory_bound(pipeline, build_pipeline(pipeline), pipeline.data.dataset.bytes_in_memory());
+    const auto place = pipeline.stream.device == Device::cpu() ? MemoryBound::Place::cpu
+                                                               : MemoryBound::Place::device;
+    message += fmt::format("; the run's bound is {} MiB", bound.total(place) >> 20);
+  }
+  return {error.code(), std::move(message),
+          fmt::format("{}; {} plan {} tells what takes how much", error.remedy(), program_name(),
+                      shell_word(options.string()))};
 }
 
 }  // namespace troupe

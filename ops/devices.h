@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "runtime/error.h"
 #include "runtime/tensor/device.h"
@@ -18,6 +19,10 @@ enum class DeviceChoice : std::uint8_t {
 /// if this variable is set, else the one beside the program, in ../lib/troupe, or where the system
 /// looks. A process that does not ask needs no driver.
 Result<Device> find_gpu();
+
+/// The error of find_gpu for a reason.
+Error no_gpu(const std::string& reason,
+             std::string remedy = "compute on the CPU, or build with CUDA");
 
 /// Throws what find_gpu() returns if a GPU is demanded.
 Device choose_device(DeviceChoice choice);

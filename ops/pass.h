@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "ops/kernels.h"
@@ -23,6 +24,12 @@ struct Pass {
   DType dtype = DType::f32;
   bool training = true;
   RandomKey random;  ///< of this step and micro-batch; a primitive fills in its operation
+
+  /// Of a stage on another device than the CPU, the input where it came from the CPU's memory, and
+  /// the memory of its copy. Kernels there may not have run when a call returns, and so cannot
+  /// refuse a number: primitives that must, look here.
+  Tensor input_on_cpu;
+  std::weak_ptr<Storage> input_copy;
 
   /// Changes when the weights change: kernels that keep reordered weights compare it.
   std::uint64_t weights_version = 0;

@@ -44,7 +44,7 @@ std::vector<Wanted> wanted_interfaces(const Machine& machine, const Demands& dem
       if (!name.empty()) wanted.push_back({variable, name, by_prefix, fails});
     }
   };
-  add("NCCL_SOCKET_IFNAME", machine.variable("NCCL_SOCKET_IFNAME"), true, reads_nccl(machine));
+  add("NCCL_SOCKET_IFNAME", machine.variable("NCCL_SOCKET_IFNAME"), true, machine.nccl);
   add("GLOO_SOCKET_IFNAME", machine.variable("GLOO_SOCKET_IFNAME"), false, false);
   add("parallel.interface", demands.interface, false, true);
   return wanted;
@@ -218,7 +218,7 @@ Findings check_all(const Machine& machine, const Demands& demands) {
   for (Findings& findings : std::vector<Findings>{
            check_world(machine, demands), check_interfaces(machine, demands),
            check_architecture(machine), check_precision(machine, demands), check_limits(machine),
-           check_contradictions(machine), check_misspelt(machine), check_gpus(machine),
+           check_contradictions(machine), check_misspelt(machine), check_gpus(machine, demands),
            check_cores(machine, demands), check_folders(machine)})
     std::move(findings.begin(), findings.end(), std::back_inserter(all));
   std::stable_sort(all.begin(), all.end(),

@@ -1,4 +1,4 @@
-// The node itself: cores, processor, GPUs, folders, memory, limits.
+// The node itself: cores, processor, folders, memory, limits.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -34,22 +34,6 @@ bool is_shared(const std::string& file_system) {
   for (const char* shared : {"lustre", "nfs", "gpfs", "beegfs", "ceph", "smb", "afs", "panfs"})
     if (file_system == shared) return true;
   return false;
-}
-
-/// "9.0" as 9 and 0.
-std::pair<int, int> capability_of(const std::string& text) {
-  int major = 0, minor = 0;
-  const auto [dot, error] = std::from_chars(text.data(), text.data() + text.size(), major);
-  if (error == std::errc() && dot != text.data() + text.size())
-    std::from_chars(dot + 1, text.data() + text.size(), minor);
-  return {major, minor};
-}
-
-/// Kernels run on devices of the same major and the same or a later minor number.
-bool runs_on(const std::string& compiled, const std::string& device) {
-  const auto [compiled_major, compiled_minor] = capability_of(compiled);
-  const auto [major, minor] = capability_of(device);
-  return compiled_major == major && compiled_minor <= minor;
 }
 
 /// More threads of all processes than cores of the node.
@@ -159,19 +143,6 @@ Findings check_architecture(const Machine& machine) {
                         fmt::format("this troupe is compiled for {}, which this processor lacks",
                                     fmt::join(lacking, ", ")),
                         "build it on this kind of node, or without -march"});
-  for (const Machine::Gpu& gpu : machine.gpus) {
-    if (machine.compiled_gpus.empty() || gpu.capability.empty()) continue;
-    const bool runs =
-        std::any_of(machine.compiled_gpus.begin(), machine.compiled_gpus.end(),
-                    [&](const auto& compiled) { return runs_on(compiled, gpu.capability); });
-    if (runs) continue;
-    findings.push_back(
-        {Severity::error, "architecture",
-         fmt::format("{} has capability {}, but this troupe has kernels for {} only", gpu.name,
-                     gpu.capability, fmt::join(machine.compiled_gpus, ", ")),
-         fmt::format("build it for {}", gpu.capability)});
-    break;  // one finding is enough
-  }
   return findings;
 }
 
@@ -179,32 +150,12 @@ Findings check_precision(const Machine& machine, const Demands& demands) {
   const auto has = [&](const char* feature) {
     return std::ranges::count(machine.features, feature) > 0;
   };
-  if (!demands.bf16 || machine.features.empty() || has("avx512_bf16") || has("amx_bf16")) return {};
+  const bool on_gpu = demands.device != DeviceChoice::cpu && machine.has_usable_gpu();
+  if (!demands.bf16 || on_gpu || machine.features.empty() || has("avx512_bf16") || has("amx_bf16"))
+    return {};
   return {{Severity::error, "precision",
            "precision is bf16-mixed, but this processor has neither AVX-512 BF16 nor AMX",
            "-r precision=32-true"}};
-}
-
-Findings check_gpus(const Machine& machine) {
-  const int reserved = machine.reserved_gpus();
-  if (reserved == 0) return {};
-  const std::string name = counted(reserved, "reserved GPU");
-  if (machine.compiled_gpus.empty())
-    return {{Severity::warning, "GPUs",
-             fmt::format("this troupe computes on CPU cores: {} of this node stay{} idle", name,
-                         reserved == 1 ? "s" : ""),
-             "use CPU nodes: this troupe has no GPU kernels"}};
-  const std::string visible = machine.variable("CUDA_VISIBLE_DEVICES");
-  if (machine.has("CUDA_VISIBLE_DEVICES") && (visible.empty() || visible == "-1"))
-    return {{Severity::error, "GPUs", fmt::format("CUDA_VISIBLE_DEVICES hides the {}", name),
-             "unset CUDA_VISIBLE_DEVICES", true}};
-  if (reserved > machine.processes())
-    return {{Severity::warning, "GPUs",
-             fmt::format("{} on this node, but {}, which use one each", name,
-                         counted(machine.processes(), "process")),
-             fmt::format("--ntasks-per-node={0}, or --gpus-per-node={1}", reserved,
-                         machine.processes())}};
-  return {};
 }
 
 Findings check_folders(const Machine& machine) {

@@ -49,7 +49,7 @@ void check_nccl(const Machine& machine, Report& report) {
       report.warn(fmt::format("{} is not a number: NCCL ignores it", report.show(name)),
                   fmt::format("{}=1, or unset it", name));
   if (on(machine, "NCCL_IB_DISABLE") && machine.variable("NCCL_NET") == "IB")
-    report.add(reads_nccl(machine) ? Finding::Severity::error : Finding::Severity::warning,
+    report.add(machine.nccl ? Finding::Severity::error : Finding::Severity::warning,
                "NCCL_NET=IB selects InfiniBand, which NCCL_IB_DISABLE=1 disables", "unset one");
   if (on(machine, "NCCL_IB_DISABLE") && machine.has("NCCL_IB_HCA"))
     report.warn(fmt::format("{} has no effect with NCCL_IB_DISABLE=1", report.show("NCCL_IB_HCA")),

@@ -11,6 +11,7 @@
 #include "apps/jobscript/profile.h"
 #include "apps/options/options.h"
 #include "apps/train/work_distribution.h"
+#include "ops/devices.h"
 #include "runtime/transport/topology.h"
 
 namespace troupe {
@@ -37,7 +38,9 @@ struct Demands {
   std::string interface;                       ///< parallel.interface, or empty
   std::string transport{automatic_transport};  ///< parallel.transport
   bool bf16 = false;                           ///< precision bf16-mixed
-  bool known = false;                          ///< whether there is a file
+  bool tf32 = false;                           ///< products may be rounded to TF32
+  DeviceChoice device = DeviceChoice::automatic;
+  bool known = false;  ///< whether there is a file
 };
 
 /// The maximum number of stages in this process. Some processes may have one fewer.
@@ -45,9 +48,6 @@ std::int64_t stages_of_process(const Machine& machine, const Demands& demands);
 
 /// Threads of a kernel in this process.
 std::int64_t intra_op_threads(const Machine& machine, const Demands& demands);
-
-/// Whether this program contains NCCL. Only then can wrong NCCL variables make its runs fail.
-inline bool reads_nccl(const Machine& machine) { return !machine.compiled_gpus.empty(); }
 
 /// Misspelt variables, and variables that no program reads.
 Findings check_misspelt(const Machine& machine);
@@ -57,12 +57,13 @@ Findings check_contradictions(const Machine& machine);
 Findings check_world(const Machine& machine, const Demands& demands);
 /// More threads than cores.
 Findings check_cores(const Machine& machine, const Demands& demands);
-/// A program for another processor or GPU.
+/// A program for another processor.
 Findings check_architecture(const Machine& machine);
 /// A processor without the instructions for the precision.
 Findings check_precision(const Machine& machine, const Demands& demands);
-/// Reserved GPUs that no process uses.
-Findings check_gpus(const Machine& machine);
+/// GPUs that the run cannot use, or leaves idle; nothing where there are none and none is asked
+/// for.
+Findings check_gpus(const Machine& machine, const Demands& demands);
 /// Temporary files and caches on file systems that all nodes share.
 Findings check_folders(const Machine& machine);
 /// Interfaces that are up and have an address, in the order of the system.

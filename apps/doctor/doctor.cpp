@@ -50,7 +50,10 @@ Demands demands_of(const Options& options) {
   demands.intra_op_threads = options.intra_op_threads;
   demands.workers = options.pipeline.data.workers;
   demands.interface = options.transport.interface;
-  demands.bf16 = options.pipeline.stream.products == DType::bf16;
+  const Stream& stream = options.pipeline.stream;
+  demands.bf16 = stream.products == DType::bf16;
+  demands.tf32 = stream.conv_tf32 || stream.matmul_tf32;
+  demands.device = options.device;
   return demands;
 }
 

@@ -161,7 +161,9 @@ std::vector<Machine::Gpu> gpus_of_node() {
     const std::string text = line;
     const std::size_t comma = text.rfind(", ");
     if (comma == std::string::npos) continue;
-    gpus.push_back({text.substr(0, comma), text.substr(comma + 2, text.size() - comma - 3)});
+    int major = 0, minor = 0;  // of "9.0"
+    (void)std::sscanf(text.c_str() + comma + 2, "%d.%d", &major, &minor);
+    gpus.push_back({text.substr(0, comma), 10 * major + minor});
   }
   return gpus;
 }
@@ -214,7 +216,15 @@ int Machine::reserved_gpus() const {
     return count;
   for (const char* name : {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"})
     if (has(name)) return count_of_list(variable(name));
-  return 0;
+  const bool in_job = has("SLURM_JOB_ID") || has("PBS_JOBID") || has("LSB_JOBID");
+  const std::string visible = variable("CUDA_VISIBLE_DEVICES");
+  return in_job && !visible.empty() && visible != "-1" && visible != "NoDevFiles"
+             ? count_of_list(visible)
+             : 0;
+}
+
+bool Machine::has_usable_gpu() const {
+  return cuda && !cuda->gpus.empty() && runs_on(*cuda, cuda->gpus.front().architecture);
 }
 
 Machine observe() {
@@ -243,6 +253,10 @@ Machine observe() {
                                 : std::min(machine.affinity, allowed);
   machine.node_cores = machine.world ? node_cores(*machine.world, environment) : machine.cores;
   machine.gpus = gpus_of_node();
+  if (const auto library = gpu_library())
+    machine.cuda = library.value()->survey();
+  else
+    machine.cuda_error = library.error();
   machine.folders = folders_of(machine);
   machine.interfaces = interfaces_of_node();
   machine.open_files = limit_of(RLIMIT_NOFILE);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/gpu_library.h"
 #include "runtime/error.h"
 #include "runtime/world/environment.h"
 #include "runtime/world/world.h"
@@ -27,7 +28,7 @@ struct Machine {
   };
   struct Gpu {
     std::string name;
-    std::string capability;  ///< "9.0"; empty if it is not known
+    int architecture = 0;  ///< 90: sm_90; 0: not known
   };
   static constexpr std::uint64_t unlimited = UINT64_MAX;
 
@@ -51,9 +52,10 @@ struct Machine {
   std::uint64_t locked_memory = unlimited;
   bool clock_synchronised = true;
 
-  std::vector<Gpu> gpus;  ///< NVIDIA's, on this node
-  std::vector<std::string>
-      compiled_gpus;  ///< capabilities with kernels in this program; may be none
+  std::vector<Gpu> gpus;  ///< NVIDIA's, on this node, also those that this process may not use
+  std::optional<GpuSurvey> cuda;    ///< what the part for GPUs says; nothing: it cannot be opened
+  std::optional<Error> cuda_error;  ///< why: Error{io} if this build has none
+  bool nccl = false;                ///< whether this program contains NCCL
 
   /// The value of a variable; empty if it is not set.
   std::string variable(const std::string& name) const;
@@ -62,6 +64,9 @@ struct Machine {
   bool several_nodes() const { return world && world->nodes > 1; }
   /// GPUs of this node that the queue gave to the job; 0 if none or unknown.
   int reserved_gpus() const;
+  /// Whether kernels of this program run on the first GPU that CUDA shows, as far as can be told
+  /// without running one.
+  bool has_usable_gpu() const;
 };
 
 /// The machine and process that this is called on.

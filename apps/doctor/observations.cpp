@@ -43,16 +43,27 @@ std::string folders_text(const Machine& machine) {
   return "for temporary files and caches: " + listed(paths, 4);
 }
 
+/// The GPU that a run would use, and those that are reserved.
+std::string gpus_text(const Machine& machine, const Demands& demands) {
+  const int reserved = machine.reserved_gpus();
+  const std::string given =
+      reserved == 0 ? "none is reserved" : fmt::format("{} reserved", reserved);
+  if (demands.device == DeviceChoice::cpu || !machine.cuda || machine.cuda->gpus.empty())
+    return given;
+  const GpuSurvey::Gpu& gpu = machine.cuda->gpus.front();
+  return fmt::format("{} (sm_{}, {} GiB), {}", gpu.name, gpu.architecture, gpu.memory_bytes >> 30,
+                     given);
+}
+
 }  // namespace
 
 std::vector<Observation> observations(const Machine& machine, const Demands& demands) {
-  const int gpus = machine.reserved_gpus();
   return {{"world", world_text(machine)},
           {"interfaces", interfaces_text(machine)},
           {"architecture", machine.architecture},
           {"limits", limits_text(machine)},
           {"variables", fmt::format("{} checked", machine.environment.size()), ", no findings"},
-          {"GPUs", gpus == 0 ? "none is reserved" : fmt::format("{} reserved", gpus)},
+          {"GPUs", gpus_text(machine, demands)},
           {"cores", cores_text(machine, demands)},
           {"folders", folders_text(machine)}};
 }

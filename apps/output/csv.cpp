@@ -16,18 +16,15 @@
 namespace troupe {
 namespace {
 
-constexpr std::string_view time_name = "training_seconds,", scale_name = "loss_scale,";
-
-std::string head(bool with_loss_scale) {
-  return fmt::format(
-      "step,epoch,loss,accuracy,images_per_second,learning_rate,{}{}test_loss,test_accuracy,"
-      "test_correct,test_count\n",
-      time_name, with_loss_scale ? scale_name : "");
-}
+constexpr std::string_view head_of_steps =
+                               "step,epoch,loss,accuracy,images_per_second,learning_rate",
+                           head_of_time = ",training_seconds", head_of_scale = ",loss_scale",
+                           head_of_gpu = ",gpu_utilisation_percent,gpu_memory_mib,gpu_power_w",
+                           head_of_tests = ",test_loss,test_accuracy,test_correct,test_count\n";
 
 constexpr std::size_t test_columns = 4;  // the last ones
-constexpr std::size_t time_column = 6;   // then the scale; a file may lack both
-constexpr std::size_t least_before_test_columns = 6, most_before_test_columns = 8;
+constexpr std::size_t step_columns = 6, most_columns_between = 5;
+constexpr std::size_t time_column = step_columns;  // files of former versions have none
 
 constexpr std::string_view no_evaluation = ",,,\n";  // test columns, from the first one's value
 
@@ -80,7 +77,7 @@ std::optional<Evaluation> evaluation_of(const std::string& row) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     return error == std::errc{} && end == text.data() + text.size();
   };
-  const bool whole = first >= least_before_test_columns && first <= most_before_test_columns;
+  const bool whole = first >= step_columns && first <= step_columns + most_columns_between;
   if (!whole || !read(0, result.step) || !read(first, result.loss) ||
       !read(first + 3, result.count))
     return std::nullopt;
@@ -95,7 +92,7 @@ std::optional<Evaluation> evaluation_of(const std::string& row) {
 std::optional<RowLoss> loss_of(const std::string& row) {
   const std::vector<std::string> values = values_of(row);
   const auto step = step_of(row);
-  if (!step || values.size() < least_before_test_columns) return std::nullopt;
+  if (!step || values.size() < step_columns) return std::nullopt;
   RowLoss result{.step = *step};
   const std::string& text = values[2];
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result.loss);
@@ -115,6 +112,14 @@ double seconds_of(const std::string& row) {
 /// Empty for a loss without accuracy.
 std::string accuracy_cell(std::optional<double> accuracy) {
   return accuracy ? fmt::format("{:.6g}", *accuracy) : "";
+}
+
+/// With a comma before each.
+std::string gpu_cells(const GpuUsage& gpu) {
+  const auto cell = [](const std::optional<double>& value) {
+    return value ? fmt::format(",{:.6g}", *value) : ",";
+  };
+  return cell(gpu.utilisation_percent) + cell(gpu.memory_mib) + cell(gpu.power_w);
 }
 
 /// The row of names and the last line.
@@ -157,16 +162,21 @@ std::vector<RowLoss> row_losses(const std::filesystem::path& path) {
 }
 
 TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t> steps_done,
-                   bool with_loss_scale)
-    : file_(without_rows_after(path, steps_done)), has_scale_(with_loss_scale) {
+                   const CsvColumns& columns)
+    : file_(without_rows_after(path, steps_done)), columns_(columns) {
   const bool fresh = file_.size() == 0 && std::filesystem::is_regular_file(path);
-  if (fresh && !file_.append(head(with_loss_scale)))
+  if (fresh && !file_.append(fmt::format("{}{}{}{}{}", head_of_steps, head_of_time,
+                                         columns_.loss_scale ? head_of_scale : "",
+                                         columns_.gpu ? head_of_gpu : "", head_of_tests)))
     throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path.string()),
                 "check permissions and free space of the output folder");
   if (fresh || file_.size() == 0) return;  // a device may have no end
   const Ends ends = ends_of(path);
-  has_time_ = ends.first.find(time_name) != std::string::npos;
-  has_scale_ = ends.first.find(scale_name) != std::string::npos;
+  const auto has = [&](std::string_view names) {
+    return ends.first.find(names) != std::string::npos;
+  };
+  has_time_ = has(head_of_time);
+  columns_ = {.loss_scale = has(head_of_scale), .gpu = has(head_of_gpu)};
   if (!step_of(ends.last)) return;
   if (is_unfilled(ends.last)) test_columns_ = file_.size() - std::ssize(no_evaluation);
   if (has_time_) seconds_before_ = seconds_of(ends.last);
@@ -175,12 +185,12 @@ TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t
 bool TrainCsv::add(const StepReport& step) {
   const std::string time =
       has_time_ ? fmt::format(",{:.3f}", seconds_before_ + step.training_time.count()) : "";
-  const std::string scale = !has_scale_       ? ""
-                            : step.loss_scale ? fmt::format(",{}", *step.loss_scale)
-                                              : ",";
-  const std::string row = fmt::format("{},{},{:.9g},{},{:.6g},{:.9g}{}{},{}", step.step, step.epoch,
-                                      step.loss, accuracy_cell(step.accuracy),
-                                      step.images_per_second, step.lr, time, scale, no_evaluation);
+  std::string scale;
+  if (columns_.loss_scale) scale = step.loss_scale ? fmt::format(",{}", *step.loss_scale) : ",";
+  const std::string row =
+      fmt::format("{},{},{:.9g},{},{:.6g},{:.9g}{}{}{},{}", step.step, step.epoch, step.loss,
+                  accuracy_cell(step.accuracy), step.images_per_second, step.lr, time, scale,
+                  columns_.gpu ? gpu_cells(step.gpu) : "", no_evaluation);
   const bool written = file_.append(row);
   test_columns_ = written ? file_.size() - std::ssize(no_evaluation) : -1;
   return written;

@@ -9,18 +9,23 @@
 
 namespace troupe {
 
+/// The columns of a train.csv that not every run has.
+struct CsvColumns {
+  bool loss_scale = false;  ///< if losses are scaled
+  bool gpu = false;         ///< if a GPU computes
+};
+
 /// train.csv: a row of names, then a row for each logged step, flushed at once. A resumed run
-/// appends, and its training time continues from the last row. A file keeps its columns: one of a
-/// former version has none of the time, and one of a run that did not scale losses none of the
-/// scale. Used by one thread at a time.
+/// appends, and its training time continues from the last row; the file keeps its columns: one of a
+/// former version has none of the time. Used by one thread at a time.
 class TrainCsv {
  public:
   /// A run that resumes after `steps_done` steps first removes the rows of later steps, which it
-  /// will write again, and an incomplete row. A new file gets a column of the loss scale if wanted.
-  /// Throws Error{io} when the file cannot be written.
+  /// will write again, and an incomplete row. A new file gets the columns. Throws Error{io} when
+  /// the file cannot be written.
   explicit TrainCsv(const std::filesystem::path& path,
                     std::optional<std::int64_t> steps_done = std::nullopt,
-                    bool with_loss_scale = false);
+                    const CsvColumns& columns = {});
 
   /// Writes one row. Returns false if the disk is full; the run then continues without the row.
   [[nodiscard]] bool add(const StepReport& step);
@@ -31,7 +36,8 @@ class TrainCsv {
  private:
   LineFile file_;
   std::int64_t test_columns_ = -1;  ///< where those of the newest row begin; -1: filled
-  bool has_time_ = true, has_scale_ = false;
+  bool has_time_ = true;
+  CsvColumns columns_;
   double seconds_before_ = 0;  ///< of training, in the rows that were there
 };
 

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "actors/evaluation.h"
+#include "apps/output/gpu_usage.h"
 
 namespace troupe {
 
@@ -28,6 +29,7 @@ struct StepReport {
   double lr = 0;
   std::optional<double> loss_scale = {};          ///< none if losses are not scaled
   std::chrono::duration<double> training_time{};  ///< of this process up to here, no evaluations
+  GpuUsage gpu = {};                              ///< the newest reading, if a GPU computes
 };
 
 /// An epoch that has ended. The epoch line shows loss and accuracy of `evaluation`, as PyTorch

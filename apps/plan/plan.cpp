@@ -43,6 +43,7 @@ struct PlanArguments {
   std::filesystem::path options;
   std::vector<std::string> overrides;
   int hosts = 1, processes_per_host = 1;
+  std::string device;  ///< --device
 };
 
 void print_stage_line(const std::string& stage, const BlockCosts& costs) {
@@ -51,7 +52,8 @@ void print_stage_line(const std::string& stage, const BlockCosts& costs) {
             milliseconds(costs.backward));
 }
 
-void print_stages(const PipelineOptions& pipeline) {
+void print_stages(const PlannedRun& run) {
+  const PipelineOptions& pipeline = run.pipeline;
   print_out("{:<8}{:<22}{:>12}{:>12}{:>12}{:>12}\n", "stage", "blocks", "parameters", "saved",
             "forward", "backward");
   for (std::size_t stage = 0, block = 0; stage < pipeline.partition.size(); ++stage) {
@@ -67,6 +69,9 @@ void print_stages(const PipelineOptions& pipeline) {
     if (pipeline.partition[stage] > 1) print_stage_line("", total);
   }
   print_out("saved, forward and backward: per micro-batch\n");
+  if (run.gpu && run.gpu->described)
+    print_out("forward and backward are measured on the CPU; memory is computed for {}\n",
+              run.gpu->title);
 }
 
 // Wraps names; further lines begin below the first name.
@@ -96,17 +101,6 @@ void print_processes(const PlannedRun& run) {
               bytes_text(run.bounds[process].total()));
     print_names(names, 30, 80);
   }
-}
-
-void print_memory(const PlannedRun& run) {
-  const auto largest = std::ranges::max_element(run.bounds, {}, &MemoryBound::total);
-  print_out("\nmemory bound{}\n", run.processes() == 1 ? ""
-                                                       : fmt::format(" of process {}, the largest",
-                                                                     largest - run.bounds.begin()));
-  for (const auto& part : largest->parts)
-    print_out("  {:<28}{:>14}\n", part.what, bytes_text(part.bytes));
-  print_out("  {:<28}{:>14}\n", "total", bytes_text(largest->total()));
-  print_out("of tensors and samples; the program itself needs about 50 MiB more\n");
 }
 
 void check_work(const Options& options, const PlanArguments& arguments) {
@@ -146,15 +140,42 @@ TransportTopology topology_of(const Options& options, const PlanArguments& argum
   std::_Exit(128 + SIGINT);
 }
 
+/// The options with the device of --device: the CPU, which is measured, in place of a described
+/// one.
+Options with_device(Options options, const PlanArguments& arguments, bool described) {
+  if (described) {
+    options.device = DeviceChoice::cpu;
+    options.pipeline.stream.products = DType::f32;
+    options.pipeline.stream.conv_tf32 = options.pipeline.stream.matmul_tf32 = false;
+  } else if (arguments.device == "cpu") {
+    options.device = DeviceChoice::cpu;
+  } else if (arguments.device == "cuda") {
+    options.device = DeviceChoice::cuda;
+  }
+  return options;
+}
+
+/// Throws where a tensor would leave a process that no transport carries.
+void check_routes(const PlannedRun& run) {
+  for (const Graph::Edge& edge : run.graph.edges()) {
+    const auto from = static_cast<int>(run.graph.actors()[edge.from].process);
+    const auto to = static_cast<int>(run.graph.actors()[edge.to].process);
+    if (from != to) (void)run.topology.between(from, to, edge.options.device);
+  }
+}
+
 int plan(const PlanArguments& arguments, const Definitions& own) {
   const StopSignal on_signal(stop_before_the_end);
-  const Options given = load_options(arguments.options, arguments.overrides, own);
+  const auto described = device_of_flag(arguments.device);
+  const Options asked = load_options(arguments.options, arguments.overrides, own);
+  const Options given = with_device(asked, arguments, described.has_value());
   const auto processes = static_cast<std::uint32_t>(arguments.hosts * arguments.processes_per_host);
   check_work(given, arguments);
   const Options options = with_threads_of_a_process(given, arguments, processes);
   TransportTopology topology = topology_of(options, arguments);
   PipelineOptions pipeline = pipeline_options(options, {}, {.processes = processes});
   if (pipeline.block_costs.empty()) measure(pipeline);
+  auto gpu = described ? plan_for(*described, asked.pipeline.stream, pipeline) : gpu_of(pipeline);
   pipeline.writer = CheckpointWriterOptions{};
   const Graph graph = build_pipeline(pipeline);
   const Dataset& data = pipeline.data.dataset;
@@ -162,7 +183,9 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
                      .graph = graph,
                      .bounds = {},
                      .processes_per_host = arguments.processes_per_host,
-                     .topology = std::move(topology)};
+                     .topology = std::move(topology),
+                     .gpu = std::move(gpu)};
+  check_routes(planned);
   for (std::uint32_t process = 0; process < processes; ++process)
     planned.bounds.push_back(memory_bound(pipeline, graph, data.bytes_in_memory(), process));
   print_out("{}\n", run_heading(options, pipeline));
@@ -172,7 +195,7 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   for (const auto& warnings : {given.warnings, variable_warnings(given), shape_warnings(pipeline)})
     for (const std::string& warning : warnings) print_out("warning: {}\n", warning);
   print_out("\n");
-  print_stages(pipeline);
+  print_stages(planned);
   print_memory(planned);
   print_schedule(planned);
   if (processes > 1) print_processes(planned);
@@ -198,6 +221,10 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
                    "processes on each host (1)")
       ->check(CLI::Range(1, most_processes))
       ->option_text("NUMBER");
+  verb->add_option("--device", arguments->device,
+                   "GPU to bound the memory of, which need not be there: h100, a100, …;\n"
+                   "cuda: this machine's (the option device)")
+      ->type_name("NAME");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return plan(*arguments, call.own); };
   });

@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/memory_bound.h"
 #include "actors/pipeline.h"
+#include "apps/plan/planned_gpu.h"
 #include "runtime/transport/topology.h"
 
 namespace troupe {
@@ -19,6 +21,7 @@ struct PlannedRun {
   std::vector<MemoryBound> bounds;  ///< by process
   int processes_per_host = 1;
   TransportTopology topology;
+  std::optional<PlannedGpu> gpu;  ///< of each process; nothing: the CPU computes
 
   std::uint32_t processes() const { return static_cast<std::uint32_t>(bounds.size()); }
   /// Processes are numbered host by host.
@@ -31,6 +34,9 @@ struct PlannedRun {
 std::string bytes_text(std::size_t bytes);
 
 double milliseconds(std::chrono::nanoseconds time);
+
+/// Prints the memory bound, of the GPU and of the CPU, and whether the first fits.
+void print_memory(const PlannedRun& run);
 
 /// Prints the table of edges: slots, bytes of a slot, bytes of a step, and whether the bytes leave
 /// the process or the host.

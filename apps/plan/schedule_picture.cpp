@@ -58,11 +58,13 @@ void print_schedule(const PlannedRun& run) {
   const double end = end_of(actions);
   print_out(
       "\nschedule {}: a step of {} takes {:.1f} ms; stages wait {:.1f} % of it\n"
-      "(simulated from measured blocks; a core for each stage, messages take no time)\n",
+      "(simulated from {}; {} for each stage, messages take no time)\n",
       name_of(pipeline.schedule), counted(static_cast<std::int64_t>(micro_batches), "micro-batch"),
-      end, 100.0 * idle_share(actions, stages.size()));
+      end, 100.0 * idle_share(actions, stages.size()),
+      run.gpu && run.gpu->described ? "blocks measured on the CPU" : "measured blocks",
+      run.gpu ? "a GPU" : "a core");
   const int cores = available_cores();
-  if (run.processes() == 1 && std::ssize(stages) > cores)
+  if (!run.gpu && run.processes() == 1 && std::ssize(stages) > cores)
     print_out("on this machine {} share {}: a step takes at least {:.1f} ms\n",
               counted(std::ssize(stages), "stage"), counted(cores, "core"),
               computation(stages, micro_batches) / cores);

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "apps/files/weights_file.h"
+#include "apps/memory_shortage.h"
 #include "apps/options/option_changes.h"
 #include "apps/output/folder.h"
 #include "apps/output/process_usage.h"
@@ -18,6 +19,7 @@
 #include "apps/train/warnings.h"
 #include "apps/version.h"
 #include "ops/backend.h"
+#include "ops/gpu_library.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/flow/faults.h"
 #include "runtime/print.h"
@@ -140,6 +142,14 @@ void remove_former_best(const Options& options, const OutputFolder& folder, RunL
     log.warn(pruned.error().message());
 }
 
+/// Of the GPU that computes; null if it is the CPU.
+std::shared_ptr<GpuMeter> meter_of(Device device) {
+  if (device == Device::cpu()) return nullptr;
+  const auto library = gpu_library();
+  const auto gpus = library ? library.value()->survey().gpus : std::vector<GpuSurvey::Gpu>();
+  return std::make_shared<GpuMeter>(open_nvml(gpus.empty() ? "" : gpus.front().pci_bus_id));
+}
+
 void print_usage(const RunReport& report, RunLog& log, Device device, const RunShape& shape,
                  const ProcessUsage& before) {
   const ProcessUsage after = process_usage();
@@ -148,6 +158,7 @@ void print_usage(const RunReport& report, RunLog& log, Device device, const RunS
   const auto processor_time = after.processor_time - before.processor_time;
   if (device == Device::cpu())
     lines.push_back(shared_cores_sentence(report, 0, processor_time, available_cores()));
+  if (log.gpu()) lines.push_back(log.gpu()->summary_line());
   for (const std::string& line : lines) {
     if (line.empty()) continue;
     log.record(line);
@@ -362,7 +373,7 @@ int lead_run(const TrainCommand& command,
 
   RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps,
              options.own, pipeline->stopping, throughput_unit(pipeline->data.dataset.samples()),
-             loss_scale_options(*pipeline).has_value());
+             loss_scale_options(*pipeline).has_value(), meter_of(pipeline->stream.device));
   record_begin(
       log, command.call.command_line, start, timeline,
       fmt::format("{}\n{}", data_heading(pipeline->data.dataset), run_heading(options, *pipeline)));
@@ -374,7 +385,8 @@ int lead_run(const TrainCommand& command,
   } catch (const Error& failure) {
     log.finish();
     log.record_failure(failure);
-    throw with_resume_hint(failure, folder->path(), log.steps());
+    throw with_resume_hint(with_memory_bound(failure, *pipeline, command.arguments.options),
+                           folder->path(), log.steps());
   }
 }
 

@@ -16,15 +16,17 @@ namespace troupe {
 
 RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
                const LearningRateOptions& rate, std::int64_t every_steps, Definitions own,
-               EarlyStopping stopping, std::string_view unit, bool scales_losses)
+               EarlyStopping stopping, std::string_view unit, bool scales_losses,
+               std::shared_ptr<const GpuMeter> gpu)
     : every_steps_(every_steps),
       own_(std::move(own)),
       timeline_(timeline),
       rate_(rate),
       unit_(unit),
+      gpu_(std::move(gpu)),
       last_step_(report_of(timeline.first)),
       log_(open_log(folder.log())),
-      csv_(folder.csv(), timeline.first, scales_losses),
+      csv_(folder.csv(), timeline.first, {.loss_scale = scales_losses, .gpu = gpu_ != nullptr}),
       progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), last_step_),
       stopping_(std::move(stopping)),
       rows_until_(timeline.first),
@@ -181,6 +183,7 @@ void RunLog::add_row() {
     report.images_per_second = samples / row_.time.count();
   }
   row_ = {};
+  if (gpu_) report.gpu = gpu_->latest();
   check_row(csv_.add(report));
 }
 

@@ -11,6 +11,7 @@
 #include "apps/options/definitions.h"
 #include "apps/output/csv.h"
 #include "apps/output/folder.h"
+#include "apps/output/gpu_usage.h"
 #include "apps/output/progress.h"
 #include "apps/output/report.h"
 #include "ops/optim/learning_rate.h"
@@ -31,10 +32,11 @@ class RunLog {
  public:
   /// `every_steps`: steps between two rows of train.csv. Errors name the settings of `own`
   /// definitions by their keys. `unit`: images_unit or samples_unit. `scales_losses`: a new
-  /// train.csv has a column of the scale.
+  /// train.csv has a column of the scale. `gpu`: null where the CPU computes.
   RunLog(const OutputFolder& folder, const Timeline& timeline, const LearningRateOptions& rate,
          std::int64_t every_steps = 1, Definitions own = {}, EarlyStopping stopping = {},
-         std::string_view unit = images_unit, bool scales_losses = false);
+         std::string_view unit = images_unit, bool scales_losses = false,
+         std::shared_ptr<const GpuMeter> gpu = nullptr);
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
@@ -64,6 +66,8 @@ class RunLog {
   std::uint32_t steps();
   /// The training that this process has done.
   const TrainingTotals& totals() const { return totals_; }
+  /// Null where the CPU computes.
+  const GpuMeter* gpu() const { return gpu_.get(); }
   /// The error of the newest checkpoint, if it failed.
   const std::optional<Error>& checkpoint_error() const { return checkpoint_error_; }
 
@@ -82,6 +86,7 @@ class RunLog {
   const Timeline timeline_;
   const LearningRateOptions rate_;
   const std::string_view unit_;  ///< of throughputs
+  const std::shared_ptr<const GpuMeter> gpu_;
   StepReport last_step_;
   std::shared_ptr<spdlog::logger> log_;
   TrainCsv csv_;

@@ -181,16 +181,6 @@ std::int64_t measured_samples(const PipelineOptions& pipeline, std::int64_t samp
   return most < static_cast<double>(samples) ? static_cast<std::int64_t>(most) : samples;
 }
 
-/// Costs of `samples`, if those of `measured` grow with the samples.
-void scale(BlockCosts& costs, std::int64_t samples, std::int64_t measured) {
-  const double factor = static_cast<double>(samples) / static_cast<double>(measured);
-  for (std::size_t* bytes : {&costs.saved_bytes, &costs.working_bytes, &costs.deferred_bytes,
-                             &costs.output_bytes, &costs.scratch_bytes})
-    *bytes = static_cast<std::size_t>(std::ceil(static_cast<double>(*bytes) * factor));
-  for (std::chrono::nanoseconds* time : {&costs.forward, &costs.backward, &costs.input_gradient})
-    *time = std::chrono::duration_cast<std::chrono::nanoseconds>(*time * factor);
-}
-
 }  // namespace
 
 void measure(PipelineOptions& pipeline) {
@@ -203,7 +193,7 @@ void measure(PipelineOptions& pipeline) {
   const std::int64_t measured = measured_samples(pipeline, samples);
   pipeline.block_costs = costs_with(pipeline, measured, repetitions);
   if (measured < samples)
-    for (BlockCosts& costs : pipeline.block_costs) scale(costs, samples, measured);
+    for (BlockCosts& costs : pipeline.block_costs) scale_samples(costs, samples, measured);
 }
 
 int available_cores() {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "ops/cuda/described_device.h"
+#include "ops/described_device.h"
 #include "ops/kernels.h"
 
 namespace troupe::cuda {

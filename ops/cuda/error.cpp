@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ops/cuda/elements.h"
+#include "ops/cuda/library.h"
 #include "runtime/error.h"
 #include "runtime/tensor/out_of_memory.h"
 
@@ -13,6 +14,37 @@ namespace {
 
 Error unusable(std::string what, std::string remedy) {
   return Error(ErrorCode::unsupported, std::move(what), std::move(remedy));
+}
+
+Error without_driver_for(const std::string& what) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0)
+    return unusable(what + ": no driver is installed here",
+                    "run on a host with a GPU, or compute on the CPU");
+  return unusable(
+      fmt::format("{}: the driver serves CUDA {}.{}, and this build is with CUDA {}.{}", what,
+                  driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10),
+      fit_driver(runtime, driver));
+}
+
+Error without_kernels_for(const std::string& what) {
+  cudaDeviceProp found{};
+  if (cudaGetDeviceProperties(&found, 0) != cudaSuccess)
+    return unusable(what, "build for the architecture of this GPU (TROUPE_CUDA_ARCHITECTURES)");
+  const int architecture = 10 * found.major + found.minor;
+  return unusable(fmt::format("{}: {} is of sm_{}, and this build has kernels for {}", what,
+                              found.name, architecture, kernels_text(compiled_for())),
+                  build_for(architecture));
+}
+
+/// The context is lost, and with it all that lay in the device's memory: another incarnation of the
+/// actor would meet the same error in this process, so the code is a lasting one.
+Error context_lost(const std::string& what, std::string_view cause, std::string_view remedy) {
+  return Error(ErrorCode::io,
+               fmt::format("{}: {}; what lay in the GPU's memory is lost", what, cause),
+               fmt::format("{}; resume from the last checkpoint in a new process", remedy));
 }
 
 }  // namespace
@@ -31,22 +63,12 @@ void check(cudaError_t status, const char* operation, std::source_location where
                      "ask the scheduler for a GPU, see whether CUDA_VISIBLE_DEVICES hides "
                      "it, or compute on the CPU");
     case cudaErrorInsufficientDriver:
-    case cudaErrorSystemDriverMismatch: {
-      int driver = 0, runtime = 0;
-      cudaDriverGetVersion(&driver);
-      cudaRuntimeGetVersion(&runtime);
-      if (driver == 0)
-        throw unusable(what + ": no driver is installed here",
-                       "run on a host with a GPU, or compute on the CPU");
-      throw unusable(
-          fmt::format("{}: the driver is for CUDA {}.{}, and this build for CUDA {}.{}", what,
-                      driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10),
-          "update the driver, or build with an older CUDA toolkit");
-    }
+    case cudaErrorSystemDriverMismatch:
+      throw without_driver_for(what);
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
     case cudaErrorUnsupportedPtxVersion:
-      throw unusable(what, "build for the architecture of this device (TROUPE_CUDA_ARCHITECTURES)");
+      throw without_kernels_for(what);
     case cudaErrorDevicesUnavailable:
     case cudaErrorSystemNotReady:
     case cudaErrorInitializationError:
@@ -63,11 +85,23 @@ void check(cudaError_t status, const char* operation, std::source_location where
     case cudaErrorNotSupported:
       throw Error(ErrorCode::internal,
                   fmt::format("{} at {}:{}", what, where.file_name(), where.line()));
-    // The context is lost, and with it all that lay in the device's memory: another incarnation of
-    // the actor would meet the same error in this process, so the code is a lasting one.
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorAssert:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+      throw context_lost(fmt::format("{} at {}:{}", what, where.file_name(), where.line()),
+                         "a kernel failed",
+                         "report it if it comes again: compute-sanitizer names the kernel");
     default:
-      throw Error(ErrorCode::io, fmt::format("{} at {}:{}", what, where.file_name(), where.line()),
-                  "resume from the last checkpoint in a new process");
+      throw context_lost(
+          what, "the GPU or its link may have failed",
+          "look for an Xid in the log of the system (dmesg) and at nvidia-smi -q, and take "
+          "another GPU or node");
   }
 }
 

@@ -1,8 +1,8 @@
-// What the loader of ops/devices.cpp looks for in libtroupe_cuda.so.
+// What the loader of ops/gpu_library.cpp looks for in libtroupe_cuda.so.
 
 #include <cstdlib>
 
-#include "ops/cuda/backend.h"
+#include "ops/cuda/library.h"
 
 namespace {
 
@@ -13,6 +13,6 @@ namespace {
 }  // namespace
 
 extern "C" {
-const troupe::Backend* troupe_cuda_backend() { return &troupe::cuda::backend(); }
+const troupe::GpuLibrary* troupe_cuda_library() { return &troupe::cuda::library(); }
 const char* troupe_cuda_version() { return TROUPE_VERSION; }
 }

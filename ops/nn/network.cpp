@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/backend.h"
 #include "ops/on_device.h"
@@ -28,6 +29,16 @@ void check_device(const StateVersion& state, Device device) {
 /// Samples in the precision of the network; indices stay as they are.
 Tensor in_precision(const Stream& stream, const Tensor& x, DType dtype) {
   return is_floating(x.dtype()) ? on_device(stream, x, dtype) : on_device(stream, x);
+}
+
+/// The input on the stream's device, which the pass then knows.
+Tensor taken(const Tensor& x, Pass& pass) {
+  Tensor there = in_precision(pass.stream, x, pass.dtype);
+  if (x.device() == Device::cpu() && pass.stream.device != Device::cpu()) {
+    pass.input_on_cpu = x;
+    pass.input_copy = there.storage();
+  }
+  return there;
 }
 
 void check_flat(std::string_view what, const Tensor& tensor, std::int64_t elements, DType dtype) {
@@ -107,9 +118,11 @@ Pass Network::make_pass(bool training, const RandomKey& random) const {
 
 std::unique_ptr<ForwardPass> Network::forward(const Tensor& x, const RandomKey& random,
                                               bool wants_input_gradient, std::size_t range) {
-  auto pass = std::make_unique<ForwardPass>(spec_, views_, make_pass(true, random));
+  Pass training = make_pass(true, random);
+  Tensor input = taken(x, training);
+  auto pass = std::make_unique<ForwardPass>(spec_, views_, std::move(training));
   pass->input_dtype = x.dtype();
-  Value value = pass->tape.input(in_precision(stream_, x, dtype_), wants_input_gradient);
+  Value value = pass->tape.input(std::move(input), wants_input_gradient);
   pass->blocks = ranges_.at(range);
   for (std::size_t b = pass->blocks.first; b < pass->blocks.last; ++b) {
     pass->marks.push_back(pass->tape.recorded());
@@ -175,8 +188,8 @@ Tensor Network::returned(const ForwardPass& pass, std::vector<Tensor> gradients)
 }
 
 Tensor Network::evaluate(const Tensor& x, std::size_t range) {
-  const Pass evaluation = make_pass(false, {});
-  Tensor result = in_precision(stream_, x, dtype_);
+  Pass evaluation = make_pass(false, {});
+  Tensor result = taken(x, evaluation);
   const auto [first, last] = ranges_.at(range);
   for (std::size_t b = first; b < last; ++b) {  // a tape a block: what lies before it is freed
     Tape tape(evaluation);

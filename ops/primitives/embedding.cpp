@@ -4,6 +4,7 @@
 
 #include "ops/on_device.h"
 #include "ops/primitives/checks.h"
+#include "ops/reference/embedding.h"
 #include "runtime/error.h"
 
 namespace troupe::primitives {
@@ -15,6 +16,21 @@ void fill_gradient(const Embedding& embedding, const Pass& pass, const Tensor& g
   if (embedding.padding_row < 0) return;
   Tensor row = weight_grad.narrow(embedding.padding_row, 1);
   pass.kernels().fill(pass.stream, 0.0, row);
+}
+
+/// Indices that are the input of a stage, or rows of it, refused as the kernels of the CPU do.
+void check_on_cpu(const Pass& pass, const Tensor& indices, std::int64_t rows) {
+  const Tensor& input = pass.input_on_cpu;
+  const auto copy = pass.input_copy.lock();
+  if (!input.defined() || !copy || indices.storage() != copy ||
+      indices.layout() != Layout::row_major || input.layout() != Layout::row_major)
+    return;
+  const auto first =
+      (indices.raw() - copy->data()) / static_cast<std::ptrdiff_t>(size_of(indices.dtype()));
+  const Tensor same = input.reshape(Shape{input.element_count()})
+                          .narrow(first, indices.element_count())
+                          .reshape(indices.shape());
+  (void)reference::row_indices(same, rows);
 }
 
 }  // namespace
@@ -30,6 +46,7 @@ Tensor Embedding::forward(const Pass& pass, const Tensor& indices, const Tensor&
                             to_string(weights.shape())),
                 fmt::format("the weight is [rows, features], and indices have at most {} axes",
                             Shape::max_rank - 1));
+  check_on_cpu(pass, indices, weights.dim(0));
   state = {in_layout(pass, indices, Layout::row_major), weights.shape(), indices.layout()};
   return pass.kernels().embedding(pass.stream, weights, state.indices);
 }

@@ -1,4 +1,4 @@
-// The devices of ops/cuda/described_device.cpp against the one that is there. The emulated device
+// The devices of ops/described_device.cpp against the one that is there. The emulated device
 // has the limits of an H100.
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "ops/cuda/described_device.h"
+#include "ops/described_device.h"
 
 namespace troupe::testing {
 namespace {
@@ -24,8 +24,8 @@ std::int64_t number_of(std::string_view json, const std::string& key) {
 /// The description of this name, else one of the same architecture and size; empty: none.
 std::string description_of(const cudaDeviceProp& found) {
   std::string alike;
-  for (const std::string_view name : cuda::described_devices()) {
-    const auto device = cuda::described_device(name);
+  for (const std::string_view name : described_devices()) {
+    const auto device = described_device(name);
     std::string json(device->properties.begin(), device->properties.end());
     if (json.find(std::string("\"") + found.name + "\"") != std::string::npos) return json;
     if (alike.empty() && device->architecture == 10 * found.major + found.minor &&

@@ -5,9 +5,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <regex>
+#include <string>
+#include <vector>
 
 #include "tests/system/process.h"
+#include "tests/unit/runtime/file/npy_text.h"
 
 namespace troupe {
 namespace {
@@ -46,6 +50,15 @@ class Gpu : public testing::Test {
   Outcome command(const std::vector<std::string>& words) const {
     return with_library(TROUPE_CUDA_ON_CPU, words);
   }
+  /// With variables of the emulator.
+  Outcome emulated(const std::vector<std::string>& variables,
+                   const std::vector<std::string>& words) const {
+    std::vector<std::string> all{"/usr/bin/env", "TROUPE_CUDA_LIBRARY=" TROUPE_CUDA_ON_CPU};
+    all.insert(all.end(), variables.begin(), variables.end());
+    all.emplace_back(TROUPE_BINARY);
+    all.insert(all.end(), words.begin(), words.end());
+    return run_process(all, root_.string());
+  }
   Outcome train(const std::string& output, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words{"train", "options.yaml", "-o", output};
     words.insert(words.end(), more.begin(), more.end());
@@ -53,6 +66,11 @@ class Gpu : public testing::Test {
   }
   std::string digest(const std::string& output) const {
     return digest_in(command({"inspect", "--digest", output}));
+  }
+
+  std::string csv(const std::string& output) const {
+    std::ifstream file(root_ / output / "train.csv");
+    return {std::istreambuf_iterator<char>(file), {}};
   }
 
   fs::path root_;
@@ -103,6 +121,172 @@ TEST_F(Gpu, TrainsInOtherPrecisionsAndSaysSo) {
       train("tf32", {"-r", "conv_precision=tf32", "-r", "matmul_precision=tf32"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_THAT(outcome.out, HasSubstr(", matmul_precision tf32, conv_precision tf32, on cuda:0"));
+}
+
+TEST_F(Gpu, ReportsItsUseInTrainCsvAndAtTheEnd) {
+  std::vector<std::string> words{"/usr/bin/env",
+                                 "TROUPE_CUDA_LIBRARY=" TROUPE_CUDA_ON_CPU,
+                                 "LD_LIBRARY_PATH=" TROUPE_FAKE_NVML_FOLDER,
+                                 TROUPE_BINARY,
+                                 "train",
+                                 "options.yaml",
+                                 "-o",
+                                 "seen"};
+  const Outcome seen = run_process(words, root_.string());
+  ASSERT_EQ(seen.exit_code, 0) << seen.error;
+  EXPECT_THAT(seen.out,
+              HasSubstr("\nGPU: busy 75 % of the time, at most 3072 MiB in use, 250 W\n"));
+  EXPECT_THAT(csv("seen"),
+              AllOf(HasSubstr(",gpu_utilisation_percent,gpu_memory_mib,gpu_power_w,test_loss,"),
+                    testing::ContainsRegex("\n1,.*,75,3072,250,")));
+  const Outcome unseen = train("unseen");
+  EXPECT_THAT(unseen.out, HasSubstr("\nGPU: nothing is known of its use: libnvidia-ml.so.1: "));
+  EXPECT_THAT(csv("unseen"), testing::ContainsRegex("gpu_power_w,test_loss.*\n1,.*,,,,"));
+  ASSERT_EQ(train("cpu", {"-r", "device=cpu"}).exit_code, 0);
+  EXPECT_THAT(csv("cpu"), testing::Not(HasSubstr("gpu")));
+}
+
+TEST_F(Gpu, PlansTheMemoryOfTheGpuThatIsThere) {
+  const Outcome planned = command({"plan", "options.yaml"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.error;
+  EXPECT_THAT(planned.out, AllOf(HasSubstr("\nmemory bound of the GPU\n"),
+                                 HasSubstr("\nemulated has 80.0 GiB, "), HasSubstr("the run fits"),
+                                 HasSubstr("\nmemory bound of the CPU\n"),
+                                 HasSubstr("(simulated from measured blocks; a GPU for each")));
+}
+
+TEST_F(Gpu, PlansWithoutAnyLibraryForAGpuThatIsDescribed) {
+  const Outcome planned =
+      with_library("/missing.so", {"plan", "options.yaml", "--device", "gh200"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.error;
+  EXPECT_THAT(planned.out,
+              AllOf(HasSubstr("NVIDIA GH200 480GB has 96.0 GiB"),
+                    HasSubstr("cuDNN's workspaces are not counted: no GPU can be used: "
+                              "TROUPE_CUDA_LIBRARY=/missing.so")));
+}
+
+TEST_F(Gpu, PlansWithCudnnsWorkspacesWhereItIsBuiltIn) {
+  const std::string library = TROUPE_CUDA_LIBRARY_FILE;
+  if (library.empty()) GTEST_SKIP() << "built without CUDA";
+  const Outcome planned =
+      with_library(library, {"plan", "options.yaml", "--device", "h100", "-r",
+                             "model.widths=[16, 160, 320, 640]", "-r", "data.count=64", "-r",
+                             "train.batch_size=64", "-r", "train.micro_batches=1"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.error;
+  EXPECT_THAT(planned.out, testing::Not(HasSubstr("not counted")));
+  const std::regex line("workspaces of kernels +([0-9.]+) MiB");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(planned.out, found, line)) << planned.out;
+  // Of a matrix product 32 MiB, and a quarter more by size classes; cuDNN asks for more on Hopper.
+  EXPECT_GT(std::stod(found[1]), 40.0);
+}
+
+TEST_F(Gpu, TellsWhichKernelsTheBuildHasWhereNoneIsForTheGpu) {
+  const Outcome asked = emulated({"CUDA_ON_CPU_ARCHITECTURE=70"}, {"train", "options.yaml"});
+  EXPECT_NE(asked.exit_code, 0);
+  EXPECT_THAT(asked.error,
+              AllOf(HasSubstr("no kernel image is available"),
+                    HasSubstr("emulated is of sm_70, and this build has kernels for sm_90"),
+                    HasSubstr("try: build with -DTROUPE_CUDA_ARCHITECTURES=70-real and CUDA 12")));
+  const Outcome doctor = emulated({"CUDA_ON_CPU_ARCHITECTURE=70"}, {"doctor", "options.yaml"});
+  EXPECT_THAT(doctor.out,
+              HasSubstr("error: GPUs: emulated is of sm_70, but this troupe has kernels "
+                        "for sm_90 only"));
+}
+
+TEST_F(Gpu, TellsTheVersionsOfADriverThatIsTooOld) {
+  const Outcome asked = emulated({"CUDA_ON_CPU_DRIVER=11080"}, {"train", "options.yaml"});
+  EXPECT_NE(asked.exit_code, 0);
+  EXPECT_THAT(asked.error,
+              AllOf(HasSubstr("the driver serves CUDA 11.8, and this build is with CUDA"),
+                    HasSubstr("try: update the driver to 5")));
+  const Outcome doctor = emulated({"CUDA_ON_CPU_DRIVER=11080"}, {"doctor", "options.yaml"});
+  EXPECT_THAT(doctor.out,
+              HasSubstr("error: GPUs: the driver serves CUDA 11.8, but this troupe is"));
+}
+
+TEST_F(Gpu, SaysThatThereIsNone) {
+  const Outcome asked = emulated({"CUDA_ON_CPU_DEVICES=0"}, {"train", "options.yaml"});
+  EXPECT_NE(asked.exit_code, 0);
+  EXPECT_THAT(asked.error, AllOf(HasSubstr("no CUDA-capable device is detected"),
+                                 HasSubstr("ask the scheduler for a GPU")));
+  const Outcome doctor = emulated({"CUDA_ON_CPU_DEVICES=0"}, {"doctor", "options.yaml"});
+  EXPECT_THAT(doctor.out,
+              HasSubstr("error: GPUs: CUDA could not count the devices: no CUDA-capable"));
+}
+
+TEST_F(Gpu, SatisfiesTheDoctorWhereItCanBeUsed) {
+  const Outcome doctor = command({"doctor", "options.yaml"});
+  EXPECT_THAT(doctor.out,
+              AllOf(HasSubstr("emulated (sm_90, 80 GiB)"), testing::Not(HasSubstr(": GPUs:"))));
+}
+
+TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
+  const Outcome ran = emulated({"CUDA_ON_CPU_DEVICE_BYTES=700000"},
+                               {"train", "options.yaml", "-o", "out", "-r", "parallel.pipeline=2"});
+  EXPECT_NE(ran.exit_code, 0);
+  EXPECT_THAT(ran.error, AllOf(testing::ContainsRegex(
+                                   "(stage/[01]|loss|reducer/[01]): out of memory on cuda:0: "
+                                   "[0-9]+ bytes requested, [0-9]+ in use; the run's bound "
+                                   "is [0-9]+ MiB"),
+                               HasSubstr("try: lower train.batch_size, raise train.micro_batches"),
+                               HasSubstr("troupe plan options.yaml tells what takes how much")));
+}
+
+TEST_F(Gpu, EndsARunWhoseDeviceFailsAndSaysHowToResume) {
+  std::ofstream(root_ / "small.yaml") << R"(
+device: cuda
+data: {name: synthetic, shape: [1, 8, 8], classes: 4, count: 32}
+model: {name: mlp, widths: [8]}
+train: {epochs: 20, batch_size: 8, lr: 0.01, evaluate: false}
+checkpoint: {every_steps: 1}
+)";
+  const auto failing = [&](const std::string& failure, const std::string& output) {
+    return emulated({"CUDA_ON_CPU_FAIL_AFTER=2000", "CUDA_ON_CPU_FAILURE=" + failure},
+                    {"train", "small.yaml", "-o", output});
+  };
+  const Outcome fault = failing("700", "fault");  // an illegal address
+  EXPECT_NE(fault.exit_code, 0);
+  EXPECT_THAT(fault.error, AllOf(HasSubstr("an illegal memory access was encountered"),
+                                 HasSubstr("a kernel failed; what lay in the GPU's memory is lost"),
+                                 HasSubstr("with the same command and --restart fault")));
+  for (const char* failure : {"214", "999"}) {  // an error of its memory; off the bus
+    const Outcome lost = failing(failure, std::string("lost") + failure);
+    EXPECT_NE(lost.exit_code, 0);
+    EXPECT_THAT(lost.error, AllOf(HasSubstr("the GPU or its link may have failed"),
+                                  HasSubstr("look for an Xid in the log of the system"),
+                                  HasSubstr("--restart lost")));
+  }
+  const Outcome resumed = command({"train", "small.yaml", "--restart", "fault"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.error;
+}
+
+TEST_F(Gpu, NamesATokenThatTheEmbeddingLacksAsTheCpuDoes) {
+  std::vector<std::int64_t> tokens(12 * 16), targets(16);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int64_t>(i % 10);
+  tokens[40] = 10;
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(root_ / name, std::ios::binary) << text;
+  };
+  write("x.npy", test::npy_of<std::int64_t>("<i8", "(16, 12)", tokens));
+  write("y.npy", test::npy_of<std::int64_t>("<i8", "(16,)", targets));
+  write("tokens.yaml", "device: cuda\nmodel: {file: " TROUPE_SOURCE_DIR
+                       "/tests/golden/graphs/tokens.pt2}\n"
+                       "data: {name: npy, path: ., train_samples: x.npy, train_targets: y.npy, "
+                       "test_fraction: 0.25}\n"
+                       "train: {batch_size: 12, epochs: 1, lr: 0.01, evaluate: true}\n");
+  const auto refusal = [&](const std::string& device) {
+    const Outcome ran =
+        command({"train", "tokens.yaml", "-o", "run_" + device, "-r", "device=" + device});
+    EXPECT_NE(ran.exit_code, 0);
+    const auto from = ran.error.find("stage/0: ");
+    return from == std::string::npos
+               ? ran.error
+               : ran.error.substr(from, ran.error.find("cuda_on_cpu:") - from);
+  };
+  const std::string on_cpu = refusal("cpu");
+  EXPECT_THAT(on_cpu, HasSubstr("embedding: index 10 at place 4 of sample "));
+  EXPECT_EQ(refusal("cuda"), on_cpu);
 }
 
 TEST_F(Gpu, SaysWhyNoneCanBeUsed) {

@@ -13,19 +13,28 @@
 namespace cuda_on_cpu {
 namespace {
 
-constexpr cudaError_t sticky_error = cudaErrorIllegalAddress;
 constexpr std::chrono::milliseconds pause{1};  // after which a lazy device goes on
 
 // What the device's thread does on behalf of a host function.
 thread_local const Operation* host_function = nullptr;
 
+template <class Number>
+void read_variable(const char* name, Number& number) {
+  if (const char* text = std::getenv(name))
+    number = static_cast<Number>(std::strtoull(text, nullptr, 10));
+}
+
 EmulationOptions options_of_environment() {
-  const auto number = [](const char* name, std::uint64_t otherwise) {
-    const char* value = std::getenv(name);
-    return value ? std::strtoull(value, nullptr, 10) : otherwise;
-  };
-  return {.seed = number("CUDA_ON_CPU_SEED", 0),
-          .checked_places = std::max<std::uintptr_t>(number("CUDA_ON_CPU_PLACES", 1), 1)};
+  EmulationOptions options;
+  read_variable("CUDA_ON_CPU_SEED", options.seed);
+  read_variable("CUDA_ON_CPU_PLACES", options.checked_places);
+  options.checked_places = std::max<std::uintptr_t>(options.checked_places, 1);
+  read_variable("CUDA_ON_CPU_DEVICE_BYTES", options.device_bytes);
+  read_variable("CUDA_ON_CPU_DEVICES", options.devices);
+  read_variable("CUDA_ON_CPU_DRIVER", options.driver);
+  read_variable("CUDA_ON_CPU_ARCHITECTURE", options.architecture);
+  read_variable("CUDA_ON_CPU_FAILURE", options.failure);
+  return options;
 }
 
 template <class Handle>
@@ -58,12 +67,17 @@ Device& Device::get() {
 Device::Device() : options_(options_of_environment()), random_(options_.seed) {
   checked_places_ = options_.checked_places;
   host_.tick(host_stream);
+  Memory::get().set_limits(options_.device_bytes, options_.pinned_bytes);
+  read_variable("CUDA_ON_CPU_FAIL_AFTER", fails_at_);
 }
 
 // --- what the host calls -------------------------------------------------------------------------
 
 cudaError_t Device::refuse() {
-  if (!host_function) return failed_ ? sticky_error : cudaSuccess;
+  if (options_.driver != 0 && options_.driver < CUDART_VERSION / 1000 * 1000)
+    return cudaErrorInsufficientDriver;
+  if (options_.devices == 0) return cudaErrorNoDevice;
+  if (!host_function) return failed_ ? failure() : cudaSuccess;
   report("a host function calls CUDA");
   return cudaErrorNotPermitted;
 }
@@ -121,7 +135,7 @@ cudaError_t Device::destroy_stream(cudaStream_t stream) {
   if (const auto found = streams_.find(stream); failed_ && found != streams_.end()) {
     found->second->closed = true;
     streams_.erase(found);
-    return sticky_error;
+    return failure();
   }
   Queue* queue = find(stream, error);
   if (!queue) return error;
@@ -140,7 +154,7 @@ cudaError_t Device::create_event(cudaEvent_t* event) {
 
 cudaError_t Device::destroy_event(cudaEvent_t event) {
   const std::lock_guard lock(mutex_);
-  if (failed_ && events_.erase(event) == 1) return sticky_error;
+  if (failed_ && events_.erase(event) == 1) return failure();
   cudaError_t error = cudaSuccess;
   if (find(event, error)) events_.erase(event);
   return error;
@@ -213,7 +227,7 @@ cudaError_t Device::wait_until(Lock& lock, const std::function<bool()>& done) {
   changed_.notify_all();
   changed_.wait(lock, [&] { return failed_ || done(); });
   --waiting_;
-  return failed_ ? sticky_error : cudaSuccess;
+  return failed_ ? failure() : cudaSuccess;
 }
 
 cudaError_t Device::wait(cudaEvent_t event) {
@@ -337,6 +351,11 @@ void Device::do_next(Lock& lock) {
     run(lock, task);
   kept->busy = false;
   changed_.notify_all();
+}
+
+EmulationOptions Device::options() {
+  const std::lock_guard lock(mutex_);
+  return options_;
 }
 
 std::uint64_t Device::draw_seed() {

@@ -68,6 +68,9 @@ class Device {
   /// Calls that name neither: the sticky error, if there is one.
   cudaError_t status();
 
+  /// What the driver tells.
+  EmulationOptions options();
+
   /// For the order of a kernel's blocks and threads; 0: their own. By the device's thread.
   std::uint64_t draw_seed();
   std::uintptr_t checked_places() const { return checked_places_; }
@@ -87,6 +90,7 @@ class Device {
   Device();
 
   // With the lock.
+  cudaError_t failure() const { return static_cast<cudaError_t>(options_.failure); }
   cudaError_t refuse();
   Queue* find(cudaStream_t stream, cudaError_t& error);
   std::shared_ptr<Recording>* find(cudaEvent_t event, cudaError_t& error);

@@ -25,6 +25,11 @@ struct EmulationOptions {
   bool computes = true;
   // Of memory; what is allocated at the beginning counts.
   std::size_t device_bytes = SIZE_MAX, pinned_bytes = SIZE_MAX;
+  // What the driver tells of itself and of the device.
+  int devices = 1;  ///< 1 or 0
+  int driver = 0;   ///< the newest CUDA that it serves, 12040 for 12.4; 0: that of the headers
+  int architecture = 90;  ///< with another, no kernel is for the device
+  int failure = 700;      ///< the cudaError_t of a device that has failed: an illegal address
 };
 
 /// What there is now.
@@ -38,8 +43,9 @@ struct Counts {
   std::uint64_t recordings = 0, stream_waits = 0, host_functions = 0;
 };
 
-/// A time in which the device is as a test wants it, one at a time. Otherwise it has the seed
-/// CUDA_ON_CPU_SEED or 0, checks each CUDA_ON_CPU_PLACES-th place, and goes on as soon as it can.
+/// A time in which the device is as a test wants it, one at a time. Otherwise it goes on as soon as
+/// it can, and variables may say more: CUDA_ON_CPU_SEED, _PLACES, _DEVICE_BYTES, _DEVICES, _DRIVER,
+/// _ARCHITECTURE and _FAILURE as above, and _FAIL_AFTER as below, from the process's begin.
 class Emulation {
  public:
   explicit Emulation(const EmulationOptions& options);
@@ -51,7 +57,7 @@ class Emulation {
   /// Does the next task of a stream; false if none can go on.
   static bool advance();
   /// The n-th kernel, copy or other task from now fails. As on a real device, no task is done
-  /// after it, host functions among them, and all later calls answer cudaErrorIllegalAddress.
+  /// after it, host functions among them, and all later calls answer EmulationOptions::failure.
   static void fail_after(std::uint64_t n);
 };
 

@@ -25,6 +25,8 @@ namespace {
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local std::uint64_t given = 0;
 
+constexpr int compiled_for = 90;
+
 // cudaErrorNotReady is an answer, no error.
 cudaError_t answer(cudaError_t error) {
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
@@ -123,6 +125,8 @@ cudaError_t launch(cudaStream_t stream, dim3 blocks, dim3 threads, const Where& 
                        blocks.z, threads.x, threads.y, threads.z));
     return answer(cudaErrorInvalidConfiguration);
   }
+  if (Device::get().options().architecture / 10 != compiled_for / 10)
+    return answer(cudaErrorNoKernelImageForDevice);
   return answer(Device::get().give(
       stream, task_on_memory(name, [launch = Launch{blocks, threads, std::move(kernel)}](
                                        const Operation& operation) {
@@ -136,7 +140,32 @@ using cuda_on_cpu::answer;
 using cuda_on_cpu::Place;
 
 namespace {
+
 cuda_on_cpu::Device& device() { return cuda_on_cpu::Device::get(); }
+
+struct ErrorText {
+  cudaError_t error;
+  const char *name, *text;
+};
+
+ErrorText text_of(cudaError_t error) {
+  constexpr ErrorText texts[] = {
+      {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+      {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+       "an illegal memory access was encountered"},
+      {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+      {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+       "CUDA driver version is insufficient for CUDA runtime version"},
+      {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+       "no kernel image is available for execution on the device"},
+      {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable",
+       "uncorrectable ECC error encountered"},
+      {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"}};
+  for (const ErrorText& known : texts)
+    if (known.error == error) return known;
+  return {error, "another error", "another error"};
+}
+
 }  // namespace
 
 extern "C" {
@@ -208,10 +237,23 @@ cudaError_t CUDARTAPI cudaSetDevice(int index) {
 }
 cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = cuda_on_cpu::limits_of_an_h100();
+  const int architecture = device().options().architecture;
+  properties->major = architecture / 10;
+  properties->minor = architecture % 10;
+  properties->pciBusID = 1;
   return answer(device().status());
 }
+cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
+  *count = device().options().devices;
+  return answer(device().status());
+}
+cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = cudaComputeModeDefault;
+  return answer(attribute == cudaDevAttrComputeMode ? device().status() : cudaErrorInvalidValue);
+}
 cudaError_t CUDARTAPI cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  const int driver = device().options().driver;
+  *version = driver == 0 ? CUDART_VERSION : driver;
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaRuntimeGetVersion(int* version) {
@@ -223,25 +265,7 @@ cudaError_t CUDARTAPI cudaGetLastError() {
   const cudaError_t sticky = device().status();
   return sticky != cudaSuccess ? sticky : std::exchange(cuda_on_cpu::last_error, cudaSuccess);
 }
-const char* CUDARTAPI cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorIllegalAddress:
-      return "cudaErrorIllegalAddress";
-    default:
-      return "another error";
-  }
-}
-const char* CUDARTAPI cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorIllegalAddress:
-      return "an illegal memory access was encountered";
-    default:
-      return "another error";
-  }
-}
+const char* CUDARTAPI cudaGetErrorName(cudaError_t error) { return text_of(error).name; }
+const char* CUDARTAPI cudaGetErrorString(cudaError_t error) { return text_of(error).text; }
 
 }  // extern "C"

@@ -32,7 +32,7 @@ std::vector<Case> cases() {
   const SampleSpec cifar{.shape = {3, 32, 32}, .classes = 10};
   const SampleSpec imagenet{.shape = {3, 224, 224}, .classes = 10};
   std::vector<Case> all;
-  for (const std::string_view device : cuda::described_devices()) {
+  for (const std::string_view device : described_devices()) {
     for (const std::int64_t batch : {32, 256}) {
       all.push_back({device, "resnet18", ResNet18{}, imagenet, batch});
       all.push_back({device, "resnet50", ResNet50{}, imagenet, batch});
@@ -75,32 +75,24 @@ struct Answers {
 };
 
 Answers ask(const Case& c, const Arithmetic& arithmetic, Layout layout) {
-  const auto device = cuda::described_device(c.device);
+  const auto device = described_device(c.device);
   Answers answers;
-  for (const ConvolutionUse& use : convolutions_of(c.model, c.samples, c.batch))
-    for (const auto& [pass, name] : passes) {
-      // Nobody wants the gradient of the samples.
-      if (pass == ConvolutionPass::input_gradient && use.x[1] == c.samples.shape[0]) continue;
-      const auto plan = cuda::plan_convolution({.pass = pass,
-                                                .dtype = arithmetic.factors,
-                                                .options = use.options,
-                                                .x = use.x,
-                                                .y = use.y,
-                                                .bias = use.options.bias,
-                                                .layout = layout,
-                                                .tf32 = arithmetic.tf32},
-                                               &*device);
-      const std::string text = fmt::format("{} ({})", text_of(use), name);
-      if (!plan) {
-        answers.refused.push_back(text);
-        continue;
-      }
-      ++answers.planned;
-      if (plan->result_type() != DType::f32) answers.narrow.push_back(text);
-      if (plan->workspace_bytes() < answers.largest) continue;
-      answers.largest = plan->workspace_bytes();
-      answers.largest_of = text;
+  for (cuda::ConvolutionWork work : convolutions_of(c.model, c.samples, c.batch)) {
+    work.dtype = arithmetic.factors;
+    work.tf32 = arithmetic.tf32;
+    work.layout = layout;
+    const auto plan = cuda::plan_convolution(work, &*device);
+    const std::string text = testing::text_of(work);
+    if (!plan) {
+      answers.refused.push_back(text);
+      continue;
     }
+    ++answers.planned;
+    if (plan->result_type() != DType::f32) answers.narrow.push_back(text);
+    if (plan->workspace_bytes() < answers.largest) continue;
+    answers.largest = plan->workspace_bytes();
+    answers.largest_of = text;
+  }
   return answers;
 }
 
@@ -138,7 +130,7 @@ cuda::ConvolutionWork work_of(ConvolutionPass pass, std::int64_t groups, std::in
 }
 
 TEST(CudnnPlansOfOtherKinds, AreThereForGroupsAndDilation) {
-  const auto device = *cuda::described_device("h100");
+  const auto device = *described_device("h100");
   for (const auto& [groups, dilation] : {std::pair{1, 1}, {2, 1}, {32, 1}, {64, 1}, {1, 2}})
     for (const auto& [pass, name] : passes)
       for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
@@ -150,7 +142,7 @@ TEST(CudnnPlansOfOtherKinds, AreThereForGroupsAndDilation) {
 }
 
 TEST(CudnnPlansByType, WriteF32OrTheTypeOfTheirFactors) {
-  const auto device = *cuda::described_device("h100");
+  const auto device = *described_device("h100");
   for (const DType factors : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [pass, name] : passes) {
       cuda::ConvolutionWork work = work_of(pass, 1, 1);
@@ -169,7 +161,7 @@ TEST(CudnnPlansByType, WriteF32OrTheTypeOfTheirFactors) {
 // They are other plans than those of f32, which copy the images.
 TEST(CudnnPlansInTf32, CopyNoImagesInNhwc) {
   for (const char* name : {"h100", "b200"}) {
-    const auto device = *cuda::described_device(name);
+    const auto device = *described_device(name);
     cuda::ConvolutionWork work = work_of(ConvolutionPass::forward, 1, 1);
     const auto image_bytes = static_cast<std::size_t>(work.x.element_count()) * sizeof(float);
     EXPECT_GE(cuda::plan_convolution(work, &device)->workspace_bytes(), image_bytes) << name;
@@ -181,13 +173,13 @@ TEST(CudnnPlansInTf32, CopyNoImagesInNhwc) {
 }
 
 TEST(DescribedDevices, AreKnownByName) {
-  for (const std::string_view name : cuda::described_devices()) {
-    const auto device = cuda::described_device(name);
+  for (const std::string_view name : described_devices()) {
+    const auto device = described_device(name);
     ASSERT_TRUE(device) << name;
     EXPECT_GT(device->memory_bytes, std::int64_t{39} << 30) << name;
   }
-  EXPECT_EQ(cuda::described_device("gh200")->architecture, 90);
-  EXPECT_FALSE(cuda::described_device("h10"));
+  EXPECT_EQ(described_device("gh200")->architecture, 90);
+  EXPECT_FALSE(described_device("h10"));
 }
 
 std::string test_name(const ::testing::TestParamInfo<Case>& info) {

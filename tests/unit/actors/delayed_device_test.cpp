@@ -355,7 +355,8 @@ TEST(DelayedPipeline, StaysWithinTheBoundOfThePlan) {
     pipeline = pipeline_of(run);
     pipeline.writer = CheckpointWriterOptions{};
     pipeline.block_costs = costs;
-    const std::size_t bound = memory_bound(pipeline, build_pipeline(pipeline), 0).total();
+    const std::size_t bound =
+        memory_bound(pipeline, build_pipeline(pipeline), 0).total(MemoryBound::Place::device);
     for (const std::uint64_t seed : {1, 3}) {
       const DelayedWork work(seed, Pace::by_hand);
       run.outside = work.outside();

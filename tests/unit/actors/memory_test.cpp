@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 
 #include <future>
+#include <map>
+#include <string>
 #include <thread>
 
 #include "actors/memory_bound.h"
 #include "actors/pipeline_bytes.h"
 #include "ops/backend.h"
 #include "ops/nn/network.h"
+#include "ops/planned_device.h"
 #include "slow_program.h"
 #include "training_run.h"
 
@@ -16,10 +19,12 @@ namespace troupe {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::Key;
 using testing::pipeline_of;
 using testing::SlowProgram;
 using testing::train;
 using testing::TrainingRun;
+using ::testing::UnorderedElementsAre;
 
 TrainingRun small(ScheduleKind schedule) {
   return {.model = "wide_resnet",
@@ -235,6 +240,44 @@ TEST(Memory, CountsTheScratchOfKernels) {
     return std::ranges::find(all, "kernels' scratch", &MemoryBound::Part::what)->bytes;
   };
   EXPECT_GE(scratch(more), scratch(parts) + 3 * (std::size_t{1} << 30));
+}
+
+TEST(Memory, IsOfTheDeviceForWhatComputesThereAndOfTheCpuForTheRest) {
+  using Place = MemoryBound::Place;
+  PipelineOptions pipeline = pipeline_of({.partition = {2, 2}});
+  pipeline.writer = CheckpointWriterOptions{};
+  pipeline.block_costs =
+      measure_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, {}, 4, 1);
+  EXPECT_EQ(memory_bound(pipeline, build_pipeline(pipeline), 1000).total(Place::device), 0u);
+  pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
+  const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), 1000);
+  std::map<std::string, std::size_t> here, there;
+  for (const auto& part : bound.parts)
+    (part.place == Place::cpu ? here : there)[part.what] += part.bytes;
+  EXPECT_THAT(there, UnorderedElementsAre(
+                         Key("edges"), Key("workspaces of kernels"), Key("stage 0 activations"),
+                         Key("stage 0 state"), Key("reducer 0"), Key("stage 1 activations"),
+                         Key("stage 1 state"), Key("reducer 1"), Key("samples"), Key("targets")));
+  EXPECT_THAT(here,
+              UnorderedElementsAre(Key("data set"), Key("loader, prepared ahead"), Key("edges"),
+                                   Key("checkpoint, being written"), Key("pinned memory")));
+  // A checkpoint is copied to the CPU: one of the three versions of each stage.
+  EXPECT_NEAR(static_cast<double>(here["checkpoint, being written"]),
+              static_cast<double>(there["stage 0 state"] + there["stage 1 state"]) / 3, 8);
+  // Each slot of a loader needs a block of pinned memory to be copied through.
+  EXPECT_GE(here["pinned memory"], here["edges"]);
+}
+
+TEST(Memory, CountsAWorkspaceForEachStageOfADevice) {
+  PipelineOptions pipeline = pipeline_of({.partition = {2, 2}});
+  pipeline.block_costs.resize(4);
+  pipeline.block_costs[0].scratch_bytes = 400;
+  pipeline.block_costs[1].scratch_bytes = 1000;
+  pipeline.block_costs[3].scratch_bytes = 80;
+  pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
+  const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
+  EXPECT_EQ(std::ranges::find(parts, "workspaces of kernels", &MemoryBound::Part::what)->bytes,
+            1080u + 1080u / 4);
 }
 
 /// A data set of which each thread that reads takes a MiB.

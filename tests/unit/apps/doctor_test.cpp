@@ -103,19 +103,11 @@ TEST(Doctor, FlagsCoresThatSrunDidNotTakeFromSbatch) {
   EXPECT_THAT(text_of(check_cores(machine, {})), HasSubstr("SRUN_CPUS_PER_TASK"));
 }
 
-TEST(Doctor, FlagsAProgramForAnotherProcessorOrGpu) {
+TEST(Doctor, FlagsAProgramForAnotherProcessor) {
   Machine machine = healthy();
   machine.compiled_for = {"avx2", "avx512f"};
   EXPECT_THAT(text_of(check_architecture(machine)),
               HasSubstr("error this troupe is compiled for avx512f"));
-  machine = healthy();
-  machine.gpus = {{"V100", "7.0"}};
-  machine.compiled_gpus = {"8.0", "9.0"};
-  EXPECT_THAT(text_of(check_architecture(machine)), HasSubstr("error V100 has capability 7.0"));
-  machine.gpus = {{"L40", "8.9"}};
-  EXPECT_THAT(text_of(check_architecture(machine)), IsEmpty());
-  machine.gpus = {{"odd", "x"}};
-  EXPECT_THAT(text_of(check_architecture(machine)), HasSubstr("error"));
 }
 
 TEST(Doctor, FlagsAProcessorWithoutTheInstructionsForThePrecision) {
@@ -130,23 +122,6 @@ TEST(Doctor, FlagsAProcessorWithoutTheInstructionsForThePrecision) {
     machine.features.emplace_back(feature);
     EXPECT_THAT(text_of(check_precision(machine, mixed)), IsEmpty()) << feature;
   }
-}
-
-TEST(Doctor, FlagsReservedGpusThatNobodyUses) {
-  Machine machine = healthy();
-  EXPECT_THAT(text_of(check_gpus(machine)), IsEmpty());
-  machine.environment["SLURM_GPUS_ON_NODE"] = "4";
-  EXPECT_THAT(text_of(check_gpus(machine)), HasSubstr("computes on CPU cores: 4 reserved GPUs"));
-  machine.compiled_gpus = {"9.0"};
-  EXPECT_THAT(text_of(check_gpus(machine)),
-              HasSubstr("4 reserved GPUs on this node, but 2 processes"));
-  machine.environment["CUDA_VISIBLE_DEVICES"].clear();
-  EXPECT_THAT(text_of(check_gpus(machine)), HasSubstr("error CUDA_VISIBLE_DEVICES hides"));
-  machine.environment = {{"SLURM_JOB_GPUS", "0,3"}, {"CUDA_VISIBLE_DEVICES", "0,1"}};
-  EXPECT_EQ(machine.reserved_gpus(), 2);
-  EXPECT_THAT(text_of(check_gpus(machine)), IsEmpty());
-  machine.environment = {{"SLURM_STEP_GPUS", "0-2,5"}};
-  EXPECT_EQ(machine.reserved_gpus(), 4);
 }
 
 TEST(Doctor, FlagsCachesOnFileSystemsThatAllNodesShare) {
@@ -198,7 +173,7 @@ TEST(Doctor, FailsNoRunForVariablesThatThisProgramDoesNotRead) {
     return std::ranges::count(findings, Finding::Severity::error, &Finding::severity);
   };
   EXPECT_EQ(errors(), 0);
-  machine.compiled_gpus = {"9.0"};  // with NCCL, but without what is PyTorch's
+  machine.nccl = true;  // but without what is PyTorch's
   EXPECT_EQ(errors(), 2);
 }
 

@@ -295,12 +295,12 @@ TEST_F(Output, TheCsvHasAColumnOfTheLossScaleIfOneIsWanted) {
   StepReport report = step_report(1);
   report.loss_scale = 65536;
   {
-    TrainCsv csv(path, {}, true);
+    TrainCsv csv(path, {}, {.loss_scale = true});
     EXPECT_TRUE(csv.add(report));
     EXPECT_TRUE(csv.fill({.loss = 0.25, .correct = 9131, .count = 10000}));
   }
   {
-    TrainCsv csv(path, 1, true);
+    TrainCsv csv(path, 1, {.loss_scale = true});
     report.step = 2;
     report.loss_scale = 0x1p-20;
     EXPECT_TRUE(csv.add(report));
@@ -323,8 +323,48 @@ TEST_F(Output, ACsvWithoutTheColumnOfTheLossScaleStaysSo) {
   EXPECT_TRUE(TrainCsv(path).add(step_report(1)));
   StepReport report = step_report(2);
   report.loss_scale = 65536;
-  EXPECT_TRUE(TrainCsv(path, 1, true).add(report));
+  EXPECT_TRUE(TrainCsv(path, 1, {.loss_scale = true}).add(report));
   EXPECT_THAT(test::read_text(path), EndsWith("\n2,1,0.333333333,0.5,1234.56,0.1,3.000,,,,\n"));
+}
+
+TEST_F(Output, TheCsvHasColumnsOfTheGpuIfOneComputes) {
+  const fs::path path = root_ / "train.csv";
+  StepReport report = step_report(1);
+  report.gpu = {.utilisation_percent = 75, .memory_mib = 3072.5, .power_w = {}};
+  {
+    TrainCsv csv(path, 0, {.gpu = true});
+    EXPECT_TRUE(csv.add(report));
+    EXPECT_TRUE(csv.fill({.loss = 0.25, .correct = 1, .count = 2}));
+    EXPECT_TRUE(csv.add(step_report(2)));
+  }
+  EXPECT_EQ(test::read_text(path),
+            "step,epoch,loss,accuracy,images_per_second,learning_rate,training_seconds,"
+            "gpu_utilisation_percent,gpu_memory_mib,gpu_power_w,"
+            "test_loss,test_accuracy,test_correct,test_count\n"
+            "1,1,0.333333333,0.5,1234.56,0.1,1.500,75,3072.5,,0.25,0.5,1,2\n"
+            "2,1,0.333333333,0.5,1234.56,0.1,1.500,,,,,,,\n");
+  ASSERT_EQ(evaluations_until(path, 9).size(), 1u);
+  EXPECT_EQ(evaluations_until(path, 9).front().correct, 1);
+  EXPECT_TRUE(lacks_evaluation(path, 2));
+  EXPECT_EQ(row_losses(path).size(), 2u);
+}
+
+TEST_F(Output, ACsvKeepsItsColumnsOnAnotherDevice) {
+  const fs::path of_gpu = root_ / "gpu.csv", of_cpu = root_ / "cpu.csv";
+  { EXPECT_TRUE(TrainCsv(of_gpu, 0, {.gpu = true}).add(step_report(1))); }
+  { EXPECT_TRUE(TrainCsv(of_gpu, 1).add(step_report(2))); }
+  EXPECT_THAT(test::read_text(of_gpu),
+              EndsWith("\n2,1,0.333333333,0.5,1234.56,0.1,3.000,,,,,,,\n"));
+  { EXPECT_TRUE(TrainCsv(of_cpu).add(step_report(1))); }
+  {
+    TrainCsv csv(of_cpu, 1, {.gpu = true});
+    EXPECT_TRUE(csv.fill({.loss = 0.25, .correct = 1, .count = 2}));
+    StepReport report = step_report(2);
+    report.gpu.power_w = 300;
+    EXPECT_TRUE(csv.add(report));
+  }
+  EXPECT_THAT(test::read_text(of_cpu), EndsWith("0.1,1.500,0.25,0.5,1,2\n"
+                                                "2,1,0.333333333,0.5,1234.56,0.1,3.000,,,,\n"));
 }
 
 TEST_F(Output, ACsvThatGoesOnKeepsItsRows) {

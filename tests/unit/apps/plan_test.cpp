@@ -8,7 +8,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "actors/data/synthetic.h"
+#include "apps/plan/planned_run.h"
 #include "apps/train/training.h"
+#include "ops/models/models.h"
 #include "runtime/text.h"
 #include "tests/unit/apps/ran.h"
 #include "tests/unit/runtime/file/support.h"
@@ -194,6 +197,85 @@ TEST_F(Plan, DoesNotOfferWhatNoOptionGives) {
 TEST_F(Plan, RefusesNoProcesses) {
   EXPECT_EQ(plan({"--nnodes", "0"}).code, exit_usage);
   EXPECT_EQ(plan({"--nproc-per-node", "-3"}).code, exit_usage);
+}
+
+TEST_F(Plan, BoundsTheMemoryOfAGpuThatNeedNotBeThere) {
+  const Ran planned = plan({"--device", "a100-80gb"});
+  ASSERT_EQ(planned.code, exit_done) << planned.error;
+  EXPECT_THAT(planned.out, HasSubstr("on cuda:0 (NVIDIA A100-SXM4-80GB)"));
+  const auto gpu = planned.out.find("\nmemory bound of the GPU\n");
+  const auto cpu = planned.out.find("\nmemory bound of the CPU\n");
+  ASSERT_LT(gpu, cpu) << planned.out;
+  const std::string of_gpu = planned.out.substr(gpu, cpu - gpu);
+  EXPECT_THAT(of_gpu,
+              AllOf(HasSubstr("\n  stage 1 state "), HasSubstr("\n  reducer 0 "),
+                    HasSubstr("\nNVIDIA A100-SXM4-80GB has 80.0 GiB, of which CUDA itself takes "
+                              "1.0 GiB (assumed):\nthe run fits, and 78.9 GiB remain\n"),
+                    Not(HasSubstr("data set"))));
+  EXPECT_THAT(planned.out.substr(cpu),
+              AllOf(HasSubstr("\n  data set "), HasSubstr("\n  checkpoint, being written "),
+                    Not(HasSubstr("\n  stage 1 state "))));
+  EXPECT_THAT(planned.out,
+              AllOf(HasSubstr("forward and backward are measured on the CPU; memory is computed"),
+                    HasSubstr("(simulated from blocks measured on the CPU; a GPU for each stage")));
+}
+
+TEST_F(Plan, PlansForTheCpuWhereItIsAskedTo) {
+  const Ran planned = plan({"--device", "cpu"});
+  ASSERT_EQ(planned.code, exit_done) << planned.error;
+  EXPECT_THAT(planned.out, Not(HasSubstr("GPU")));
+}
+
+TEST_F(Plan, NamesTheGpusThatItKnows) {
+  const Ran planned = plan({"--device", "h10"});
+  EXPECT_EQ(planned.code, exit_usage);
+  EXPECT_THAT(planned.error, AllOf(HasSubstr("--device h10 is not known"),
+                                   HasSubstr("try: a100, a100-80gb, h100, h200, gh200, b200, or "
+                                             "cuda for the GPU of this machine")));
+}
+
+TEST_F(Plan, RefusesTensorsOfAGpuThatWouldLeaveTheirProcessAsTrainDoes) {
+  const Ran planned = plan({"--device", "h100", "--nproc-per-node", "2"});
+  EXPECT_EQ(planned.code, exit_failed);
+  EXPECT_THAT(planned.error, HasSubstr("rank 0 sends tensors on cuda:0 to rank 1, which no "
+                                       "transport of this run carries"));
+}
+
+/// What is printed of a run of 16 samples in 4 micro-batches with these bytes on a GPU of 10 GiB.
+std::string printed_memory(std::size_t activations, std::size_t state,
+                           std::uint32_t micro_batches) {
+  constexpr std::size_t gib = std::size_t{1} << 30;
+  const PipelineOptions pipeline{.model = Mlp{},
+                                 .data = {.dataset = open_dataset(Synthetic{.count = 16}, {})},
+                                 .batch_size = 16,
+                                 .micro_batches = micro_batches};
+  const Graph graph;
+  const auto on_device = MemoryBound::Place::device;
+  const PlannedRun run{.pipeline = pipeline,
+                       .graph = graph,
+                       .bounds = {{.parts = {{"stage 0 activations", activations * gib, on_device},
+                                             {"stage 0 state", state * gib, on_device},
+                                             {"data set", 77}}}},
+                       .topology = TransportTopology({{}}, automatic_transport),
+                       .gpu = PlannedGpu{.title = "A GPU", .memory_bytes = 10 * gib}};
+  testing::internal::CaptureStdout();
+  print_memory(run);
+  std::fflush(stdout);
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(PlannedMemory, SaysByHowMuchAGpuIsTooSmallAndWhatToLower) {
+  EXPECT_THAT(printed_memory(6, 3, 4),
+              AllOf(HasSubstr("the run fits, and 0 B remain"), Not(HasSubstr("try:"))));
+  EXPECT_THAT(
+      printed_memory(9, 3, 4),
+      HasSubstr("A GPU has 10.0 GiB, of which CUDA itself takes 1.0 GiB (assumed):\nthe run "
+                "does not fit: 3.0 GiB are missing\n  try: raise train.micro_batches (4, of 4 "
+                "samples), or lower train.batch_size (16)\n"));
+  EXPECT_THAT(printed_memory(9, 3, 16), HasSubstr("\n  try: lower train.batch_size (16)\n"));
+  EXPECT_THAT(printed_memory(1, 12, 4),
+              HasSubstr("the weights' state and gradients alone take 12.0 GiB: choose a smaller "
+                        "model"));
 }
 
 TEST_F(Plan, FitsATerminal) {

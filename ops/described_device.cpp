@@ -1,4 +1,4 @@
-#include "ops/cuda/described_device.h"
+#include "ops/described_device.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string>
 
-namespace troupe::cuda {
+namespace troupe {
 namespace {
 
 /// What differs between the devices.
@@ -66,9 +66,10 @@ std::optional<DescribedDevice> described_device(std::string_view name) {
                                          [&](const DataSheet& s) { return s.name == name; });
   if (sheet == sheets.end()) return std::nullopt;
   const std::string json = json_of(*sheet);
-  return DescribedDevice{.architecture = sheet->architecture,
+  return DescribedDevice{.title = std::string(sheet->title),
+                         .architecture = sheet->architecture,
                          .memory_bytes = sheet->memory_bytes,
                          .properties = {json.begin(), json.end()}};
 }
 
-}  // namespace troupe::cuda
+}  // namespace troupe

@@ -1,13 +1,15 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-namespace troupe::cuda {
+namespace troupe {
 
-/// A device that is not there, for plans on login nodes and in tests.
+/// A GPU that is not there, for plans on login nodes and in tests.
 struct DescribedDevice {
+  std::string title;                     ///< as its driver calls it: "NVIDIA H200"
   int architecture = 90;                 ///< 90: sm_90
   std::int64_t memory_bytes = 0;         ///< of the whole device
   std::vector<std::uint8_t> properties;  ///< cuDNN's JSON of a device's properties
@@ -20,4 +22,4 @@ std::vector<std::string_view> described_devices();
 /// entered by hand: none was read from a device.
 std::optional<DescribedDevice> described_device(std::string_view name);
 
-}  // namespace troupe::cuda
+}  // namespace troupe

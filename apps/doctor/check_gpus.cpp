@@ -1,0 +1,161 @@
+// GPUs: whether a run here can use them, and whether it leaves any idle.
+#include <fmt/format.h>
+
+#include "apps/doctor/checks.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+using Severity = Finding::Severity;
+
+/// "13.0" of 13000.
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+class GpuChecks {
+ public:
+  GpuChecks(const Machine& machine, const Demands& demands)
+      : machine_(machine), demands_(demands), reserved_(machine.reserved_gpus()) {}
+
+  Findings take() {
+    if (demands_.device == DeviceChoice::cpu)
+      check_choice_of_cpu();
+    else if (is_of_interest())
+      check_use();
+    return std::move(findings_);
+  }
+
+ private:
+  bool asked() const { return demands_.device == DeviceChoice::cuda; }
+  bool is_of_interest() const { return asked() || reserved_ > 0 || !machine_.gpus.empty(); }
+  /// "2 reserved GPUs", or, where no queue says so, those of the node.
+  std::string gpus() const {
+    return reserved_ > 0 ? counted(reserved_, "reserved GPU")
+                         : counted(std::ssize(machine_.gpus), "GPU") + " of this node";
+  }
+  std::string idle() const {
+    if (reserved_ == 0 && machine_.gpus.empty()) return {};
+    const bool one = reserved_ == 1 || (reserved_ == 0 && machine_.gpus.size() == 1);
+    return fmt::format(": {} stay{} idle", gpus(), one ? "s" : "");
+  }
+  void warn(std::string message, std::string remedy) {
+    findings_.push_back({Severity::warning, "GPUs", std::move(message), std::move(remedy)});
+  }
+  /// What keeps runs from a GPU: those that demand one fail, others compute on the CPU.
+  void refuse(const std::string& message, std::string remedy, bool of_process = false) {
+    findings_.push_back({asked() ? Severity::error : Severity::warning, "GPUs", message + idle(),
+                         std::move(remedy), of_process});
+  }
+
+  void check_choice_of_cpu() {
+    if (reserved_ > 0)
+      warn("the option device is cpu" + idle(), "-r device=auto, or use CPU nodes");
+  }
+
+  void check_use() {
+    if (!machine_.cuda) return check_library();
+    if (!check_driver() || !check_visible()) return;
+    check_kernels();
+    check_mode();
+    check_processes();
+    check_idle();
+    check_tf32();
+  }
+
+  void check_library() {
+    const auto& error = machine_.cuda_error;
+    if (error && error->code() != ErrorCode::io) return refuse(error->message(), error->remedy());
+    refuse("this troupe is built without CUDA",
+           "build it with ./dev build --cuda, or use CPU nodes");
+  }
+
+  bool check_driver() {
+    const GpuSurvey& cuda = *machine_.cuda;
+    if (cuda.driver == 0) {
+      refuse("no NVIDIA driver answers here", "use a GPU node, or -r device=cpu");
+      return false;
+    }
+    if (cuda.driver / 1000 >= cuda.runtime / 1000) return true;
+    refuse(fmt::format("the driver serves CUDA {}, but this troupe is built with CUDA {}",
+                       version_text(cuda.driver), version_text(cuda.runtime)),
+           fit_driver(cuda.runtime, cuda.driver));
+    return false;
+  }
+
+  bool check_visible() {
+    const GpuSurvey& cuda = *machine_.cuda;
+    if (!cuda.gpus.empty()) return true;
+    if (machine_.has("CUDA_VISIBLE_DEVICES") && (reserved_ > 0 || !machine_.gpus.empty()))
+      refuse(fmt::format("CUDA_VISIBLE_DEVICES={} hides all GPUs",
+                         machine_.variable("CUDA_VISIBLE_DEVICES")),
+             "unset CUDA_VISIBLE_DEVICES", true);
+    else
+      refuse(cuda.failure ? cuda.failure->message() : "CUDA shows no GPU",
+             cuda.failure ? cuda.failure->remedy() : "ask the scheduler for a GPU");
+    return false;
+  }
+
+  void check_kernels() {
+    const GpuSurvey& cuda = *machine_.cuda;
+    const GpuSurvey::Gpu& gpu = cuda.gpus.front();
+    const std::string kernels = kernels_text(cuda);
+    if (kernels.empty() || runs_on(cuda, gpu.architecture)) return;
+    refuse(fmt::format("{} is of sm_{}, but this troupe has kernels for {} only", gpu.name,
+                       gpu.architecture, kernels),
+           build_for(gpu.architecture));
+  }
+
+  void check_mode() {
+    const GpuSurvey::Gpu& gpu = machine_.cuda->gpus.front();
+    if (gpu.mode == GpuSurvey::Gpu::Mode::none)
+      refuse(fmt::format("{} is in compute mode Prohibited", gpu.name),
+             "ask the administrators, or use another GPU (CUDA_VISIBLE_DEVICES)");
+    else if (gpu.mode == GpuSurvey::Gpu::Mode::one_process && machine_.processes() > 1)
+      refuse(fmt::format("{} is in compute mode Exclusive_Process, but {} would use it", gpu.name,
+                         counted(machine_.processes(), "process")),
+             "start one process: stages and replicas share a GPU within it");
+  }
+
+  // Also a run that may choose: each process has found its GPU before they connect.
+  void check_processes() {
+    if (!machine_.world || machine_.world->size < 2 || !machine_.has_usable_gpu()) return;
+    findings_.push_back({Severity::error, "GPUs",
+                         fmt::format("{}, but no transport carries a GPU's tensors between them",
+                                     counted(machine_.world->size, "process")),
+                         "start one process, or -r device=cpu"});
+  }
+
+  void check_idle() {
+    if (reserved_ < 2) return;
+    const bool parts = machine_.cuda->gpus.front().name.find("MIG") != std::string::npos;
+    warn(fmt::format("{}, but a run uses one{}: {} stay{} idle", counted(reserved_, "reserved GPU"),
+                     parts ? ", as CUDA shows a process one MIG instance" : "", reserved_ - 1,
+                     reserved_ == 2 ? "s" : ""),
+         "--gpus-per-node=1");
+  }
+
+  void check_tf32() {
+    const std::string value = machine_.variable("NVIDIA_TF32_OVERRIDE");
+    if (value == "1")
+      warn("NVIDIA_TF32_OVERRIDE=1 rounds the products of f32 to TF32, whatever the options say",
+           "unset NVIDIA_TF32_OVERRIDE");
+    else if (value == "0" && demands_.tf32)
+      warn("NVIDIA_TF32_OVERRIDE=0 forbids the TF32 that the options allow",
+           "unset NVIDIA_TF32_OVERRIDE");
+  }
+
+  const Machine& machine_;
+  const Demands& demands_;
+  int reserved_;
+  Findings findings_;
+};
+
+}  // namespace
+
+Findings check_gpus(const Machine& machine, const Demands& demands) {
+  return GpuChecks(machine, demands).take();
+}
+
+}  // namespace troupe

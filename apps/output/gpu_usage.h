@@ -1,0 +1,74 @@
+#pragma once
+// What the GPU of a run does, as its driver tells.
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "runtime/error.h"
+
+namespace troupe {
+
+/// A reading, or the figures of several; nothing for what the driver does not tell, as it does not
+/// tell the utilisation of a part of a GPU (MIG).
+struct GpuUsage {
+  std::optional<double> utilisation_percent;  ///< of the time, that a kernel ran
+  std::optional<double> memory_mib;           ///< in use, also by other processes
+  std::optional<double> power_w;
+};
+
+/// Where readings come from. Used by one thread at a time.
+class GpuCounter {
+ public:
+  virtual ~GpuCounter() = default;
+  virtual GpuUsage read() = 0;
+};
+
+/// By NVML, the library that comes with NVIDIA's driver; it is opened by this name. `pci_bus_id` is
+/// CUDA's ("00000000:3b:00.0"), since NVML numbers also the GPUs that the process does not see. An
+/// error says why there are no readings.
+Result<std::unique_ptr<GpuCounter>> open_nvml(const std::string& pci_bus_id,
+                                              const std::string& library = "libnvidia-ml.so.1");
+
+/// Takes readings on a thread of its own until it is destroyed, so that nothing waits for the
+/// driver. Any thread may call it.
+class GpuMeter {
+ public:
+  /// Without a counter all figures are missing, and `missing()` says why.
+  explicit GpuMeter(Result<std::unique_ptr<GpuCounter>> counter,
+                    std::chrono::milliseconds period = std::chrono::milliseconds(250));
+  ~GpuMeter();
+  GpuMeter(const GpuMeter&) = delete;
+  GpuMeter& operator=(const GpuMeter&) = delete;
+
+  GpuUsage latest() const;
+  /// Mean utilisation and power, and the most memory, of all readings.
+  GpuUsage summary() const;
+  /// "GPU: 87 % of the time busy, at most 12345 MiB in use, 412 W", or why nothing is known of it.
+  std::string summary_line() const;
+
+ private:
+  struct Mean {
+    double sum = 0;
+    int count = 0;
+    void add(const std::optional<double>& value);
+    std::optional<double> mean() const;
+  };
+  void measure();
+
+  std::unique_ptr<GpuCounter> counter_;
+  std::string missing_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  GpuUsage latest_;
+  Mean utilisation_, power_;
+  std::optional<double> most_memory_;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace troupe

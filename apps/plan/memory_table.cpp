@@ -1,0 +1,85 @@
+// The bound of the memory that `troupe plan` prints.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "actors/pipeline_bytes.h"
+#include "apps/plan/planned_run.h"
+#include "runtime/print.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+using Place = MemoryBound::Place;
+
+// Of the driver and of CUDA's libraries, in the memory of the GPU.
+constexpr std::size_t assumed_context_bytes = std::size_t{1} << 30;
+
+/// The parts of the process that needs the most there. Returns their sum.
+std::size_t print_parts(const PlannedRun& run, Place place, std::string_view of) {
+  const auto total = [&](const MemoryBound& bound) { return bound.total(place); };
+  const auto largest = std::ranges::max_element(run.bounds, {}, total);
+  print_out("\nmemory bound{}{}\n", of,
+            run.processes() == 1
+                ? ""
+                : fmt::format(" of process {}, the largest", largest - run.bounds.begin()));
+  for (const auto& part : largest->parts)
+    if (part.place == place) print_out("  {:<28}{:>14}\n", part.what, bytes_text(part.bytes));
+  print_out("  {:<28}{:>14}\n", "total", bytes_text(total(*largest)));
+  return total(*largest);
+}
+
+/// The bytes that are there whatever the size of micro-batches is.
+std::size_t fixed_bytes(const PlannedRun& run) {
+  std::size_t bytes = 0;
+  for (const auto& part : run.bounds.front().parts)
+    if (part.place == Place::device &&
+        (part.what.ends_with(" state") || part.what.starts_with("reducer ")))
+      bytes += part.bytes;
+  return bytes;
+}
+
+std::string what_to_lower(const PlannedRun& run, std::size_t memory) {
+  const PipelineOptions& pipeline = run.pipeline;
+  if (fixed_bytes(run) + assumed_context_bytes > memory)
+    return fmt::format(
+        "the weights' state and gradients alone take {}: choose a smaller model, or an optimizer "
+        "with fewer tensors",
+        bytes_text(fixed_bytes(run)));
+  const std::size_t samples = micro_batch_samples(pipeline);
+  const std::string smaller_batch = fmt::format("lower train.batch_size ({})", pipeline.batch_size);
+  if (samples <= 1) return smaller_batch;
+  return fmt::format("raise train.micro_batches ({}, of {}), or {}", pipeline.micro_batches,
+                     counted(static_cast<std::int64_t>(samples), "sample"), smaller_batch);
+}
+
+void print_fit(const PlannedRun& run, std::size_t needed) {
+  const PlannedGpu& gpu = *run.gpu;
+  if (gpu.memory_bytes <= 0) return;
+  const auto memory = static_cast<std::size_t>(gpu.memory_bytes);
+  const std::size_t with_context = needed + assumed_context_bytes;
+  print_out("{} has {}, of which CUDA itself takes {} (assumed):\n", gpu.title, bytes_text(memory),
+            bytes_text(assumed_context_bytes));
+  if (with_context <= memory)
+    print_out("the run fits, and {} remain\n", bytes_text(memory - with_context));
+  else
+    print_out("the run does not fit: {} are missing\n  try: {}\n",
+              bytes_text(with_context - memory), what_to_lower(run, memory));
+}
+
+}  // namespace
+
+void print_memory(const PlannedRun& run) {
+  if (run.gpu) {
+    const std::size_t needed = print_parts(run, Place::device, " of the GPU");
+    print_fit(run, needed);
+    if (!run.gpu->without_cudnn.empty())
+      print_out("cuDNN's workspaces are not counted: {}\n", run.gpu->without_cudnn);
+  }
+  print_parts(run, Place::cpu, run.gpu ? " of the CPU" : "");
+  print_out("of tensors and samples; the program itself needs about 50 MiB more\n");
+}
+
+}  // namespace troupe

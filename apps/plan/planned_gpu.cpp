@@ -1,0 +1,120 @@
+#include "apps/plan/planned_gpu.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "actors/block_costs.h"
+#include "actors/pipeline_bytes.h"
+#include "apps/output/slow_notice.h"
+#include "ops/backend.h"
+#include "ops/gpu_library.h"
+#include "ops/planned_device.h"
+#include "runtime/error.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+/// Of the convolutions of a model on one GPU, of which many are alike: cuDNN, if this build has it,
+/// takes a while to answer.
+class Workspaces {
+ public:
+  Workspaces(const GpuLibrary* library, const DescribedDevice& on) : library_(library), on_(on) {}
+
+  std::size_t bytes(const cuda::ConvolutionWork& work) {
+    if (!library_) return 0;
+    const auto [known, is_new] = known_.try_emplace(text_of(work));
+    if (is_new) known->second = library_->workspace_bytes(work, on_);
+    return known->second;
+  }
+
+ private:
+  static std::string text_of(const cuda::ConvolutionWork& work) {
+    const ConvolutionOptions& o = work.options;
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+                       static_cast<int>(work.pass), name_of(work.dtype), work.tf32,
+                       name_of(work.layout), work.bias, to_string(work.x), to_string(work.y),
+                       o.in_channels, o.kernel_h, o.kernel_w, o.stride_h, o.stride_w, o.padding_h,
+                       o.padding_w, o.dilation_h, o.dilation_w, o.groups);
+  }
+
+  const GpuLibrary* library_;
+  const DescribedDevice& on_;
+  std::map<std::string, std::size_t> known_;
+};
+
+/// Runs a part of a large micro-batch, as the kernels that the CPU computes take time and memory.
+void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
+                   const Stream& wanted, PipelineOptions& pipeline) {
+  constexpr std::int64_t most = 32;
+  const auto samples = static_cast<std::int64_t>(micro_batch_samples(pipeline));
+  const std::int64_t run = std::min(samples, most);
+  Workspaces workspaces(library, described);
+  pipeline.stream.device = planned_device(
+      {.title = described.title,
+       .workspace_bytes = [&](const cuda::ConvolutionWork& work) { return workspaces.bytes(work); },
+       .samples_factor = static_cast<double>(samples) / static_cast<double>(run),
+       .products = wanted.products,
+       .conv_tf32 = wanted.conv_tf32});
+  const SlowNotice notice("computing the memory of the blocks on " + described.title);
+  const auto computed = measure_blocks(pipeline.model, pipeline.data.dataset.samples(),
+                                       pipeline.dtype, pipeline.stream, run, 2);
+  // The functions above end here.
+  pipeline.stream.device = planned_device({.title = described.title, .workspace_bytes = {}});
+  for (std::size_t b = 0; b < computed.size(); ++b) {
+    BlockCosts costs = computed[b];
+    scale_samples(costs, samples, run);
+    costs.scratch_bytes = computed[b].scratch_bytes;  // of all samples
+    costs.forward = pipeline.block_costs.at(b).forward;
+    costs.backward = pipeline.block_costs.at(b).backward;
+    costs.input_gradient = pipeline.block_costs.at(b).input_gradient;
+    pipeline.block_costs[b] = std::move(costs);
+  }
+}
+
+}  // namespace
+
+std::optional<DescribedDevice> device_of_flag(std::string_view name) {
+  if (name.empty() || name == "auto" || name == "cpu" || name == "cuda") return std::nullopt;
+  if (auto described = described_device(name)) return described;
+  throw Error(
+      ErrorCode::usage, fmt::format("plan: --device {} is not known", printable(name, 40)),
+      fmt::format("{}, or cuda for the GPU of this machine", fmt::join(described_devices(), ", ")));
+}
+
+std::optional<PlannedGpu> gpu_of(const PipelineOptions& pipeline) {
+  const Device device = pipeline.stream.device;
+  if (device == Device::cpu()) return std::nullopt;
+  PlannedGpu gpu{.title = backend(device).fingerprint()};
+  if (const auto library = gpu_library())
+    if (const GpuSurvey seen = library.value()->survey(); !seen.gpus.empty()) {
+      gpu.title = seen.gpus.front().name;
+      gpu.memory_bytes = seen.gpus.front().memory_bytes;
+    }
+  return gpu;
+}
+
+PlannedGpu plan_for(const DescribedDevice& described, const Stream& wanted,
+                    PipelineOptions& pipeline) {
+  PlannedGpu gpu{
+      .title = described.title, .memory_bytes = described.memory_bytes, .described = true};
+  const Result<const GpuLibrary*> found = gpu_library();
+  const GpuLibrary* library = found ? found.value() : nullptr;
+  if (library) {
+    Stream on_gpu = wanted;
+    on_gpu.device = {library->backend(), 0};
+    check_products(on_gpu);
+  } else {
+    gpu.without_cudnn = found.error().message();
+  }
+  compute_bytes(library, described, wanted, pipeline);
+  pipeline.stream.products = wanted.products;
+  pipeline.stream.conv_tf32 = wanted.conv_tf32;
+  pipeline.stream.matmul_tf32 = wanted.matmul_tf32;
+  return gpu;
+}
+
+}  // namespace troupe

@@ -1,0 +1,100 @@
+#include "ops/gpu_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "ops/devices.h"
+
+namespace troupe {
+namespace {
+
+constexpr const char* library_name = "libtroupe_cuda.so";
+
+std::vector<std::string> places() {
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  std::vector<std::string> result;
+  for (const auto& folder : {program, program.parent_path() / "lib" / "troupe"})
+    if (std::filesystem::exists(folder / library_name, ignored))
+      result.push_back((folder / library_name).string());
+  result.emplace_back(library_name);
+  return result;
+}
+
+/// Never closed: its backend lives as long as the process.
+Result<void*> open_file() {
+  if (const char* named = std::getenv("TROUPE_CUDA_LIBRARY"); named && *named) {
+    if (void* library = dlopen(named, RTLD_NOW | RTLD_LOCAL)) return library;
+    return no_gpu(fmt::format("TROUPE_CUDA_LIBRARY={}: {}", named, dlerror()),
+                  "unset it, or name the library of this build");
+  }
+  std::string reason;
+  for (const std::string& place : places()) {
+    if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    reason = dlerror();
+    if (place != library_name) return no_gpu(reason);  // it is there and cannot be opened
+  }
+  return Error(ErrorCode::io, no_gpu(reason).message(), no_gpu(reason).remedy());
+}
+
+Result<const GpuLibrary*> open_library() {
+  const Result<void*> file = open_file();
+  if (!file) return file.error();
+  const auto version =
+      reinterpret_cast<const char* (*)()>(dlsym(file.value(), "troupe_cuda_version"));
+  const auto library =
+      reinterpret_cast<const GpuLibrary* (*)()>(dlsym(file.value(), "troupe_cuda_library"));
+  if (!version) return no_gpu(fmt::format("{} is no part of Troupe", library_name));
+  if (std::string_view(version()) != TROUPE_VERSION || !library)
+    return no_gpu(fmt::format("{} is of Troupe {}, this program of {}{}", library_name, version(),
+                              TROUPE_VERSION, library ? "" : " and another build"),
+                  "build both together");
+  return library();
+}
+
+}  // namespace
+
+bool runs_on(const GpuSurvey& library, int architecture) {
+  return (library.ptx > 0 && library.ptx <= architecture) ||
+         std::ranges::any_of(library.architectures, [&](int compiled) {
+           return compiled / 10 == architecture / 10 && compiled <= architecture;
+         });
+}
+
+std::string kernels_text(const GpuSurvey& library) {
+  std::vector<std::string> kinds;
+  for (const int architecture : library.architectures)
+    kinds.push_back(fmt::format("sm_{}", architecture));
+  std::string text = fmt::format("{}", fmt::join(kinds, ", "));
+  if (library.ptx > 0)
+    text += fmt::format("{}PTX of sm_{}", text.empty() ? "" : " and ", library.ptx);
+  return text;
+}
+
+std::string build_for(int architecture) {
+  return fmt::format("build with -DTROUPE_CUDA_ARCHITECTURES={}-real{}", architecture,
+                     architecture < 75 ? " and CUDA 12" : "");
+}
+
+// The least driver of a major version of CUDA is in its release notes.
+std::string fit_driver(int runtime, int driver) {
+  const char* least = runtime / 1000 == 12   ? " to 525 or later"
+                      : runtime / 1000 == 13 ? " to 580 or later"
+                                             : "";
+  return fmt::format("update the driver{}, or build with an older toolkit: ./dev build --cuda={}",
+                     least, driver / 1000);
+}
+
+Result<const GpuLibrary*> gpu_library() {
+  static const Result<const GpuLibrary*> library = open_library();
+  return library;
+}
+
+}  // namespace troupe

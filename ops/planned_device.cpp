@@ -1,0 +1,247 @@
+#include "ops/planned_device.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "ops/attention_sizes.h"
+#include "ops/backend.h"
+#include "ops/cpu/backend.h"
+
+namespace troupe {
+namespace {
+
+using cuda::ConvolutionPass;
+using cuda::ConvolutionWork;
+
+// The most that cuBLASLt is given (ops/cuda/blas.cpp), and that the scores of a part of an
+// attention are (ops/cuda/attention.cu).
+constexpr std::size_t product_bytes = std::size_t{32} << 20;
+constexpr std::int64_t most_scores = std::int64_t{1} << 25;
+
+struct Planned {
+  PlannedDeviceOptions options;
+  std::size_t peak = 0;  ///< of working memory, since it was taken
+
+  std::int64_t samples(std::int64_t run) const {
+    return static_cast<std::int64_t>(std::ceil(static_cast<double>(run) * options.samples_factor));
+  }
+  void note(std::size_t bytes) { peak = std::max(peak, bytes); }
+};
+
+Planned& planned() {
+  static auto* one = new Planned;  // its Device may be in a static
+  return *one;
+}
+
+Tensor zeroed(const Stream& stream, const Shape& shape, DType dtype, Layout layout) {
+  Tensor made = Tensor::empty(shape, dtype, stream.device, layout);
+  std::memset(made.raw(), 0, made.bytes());
+  return made;
+}
+
+/// To what a layer of such tensors rounds what it multiplies.
+DType factor_type(DType dtype) { return dtype == DType::f32 ? planned().options.products : dtype; }
+
+/// The weight in another form, which a layer keeps until the weight changes.
+class WeightCopy {
+ public:
+  void use(const Tensor& weight, std::uint64_t version) {
+    if (weight_.defined() && version_ == version) return;
+    weight_ = weight;
+    version_ = version;
+    copy_ = {};
+  }
+  void make(const Stream& stream, Layout layout, DType dtype) {
+    if (copy_.defined() || (layout == weight_.layout() && dtype == weight_.dtype())) return;
+    copy_ = Tensor::empty(weight_.shape(), dtype, stream.device, layout);
+  }
+  std::int64_t elements() const { return weight_.element_count(); }
+
+ private:
+  Tensor weight_, copy_;
+  std::uint64_t version_ = 0;
+};
+
+/// Allocates results as ops/cuda/convolution.cpp does.
+class PlannedConvolution final : public LayerKernel {
+ public:
+  explicit PlannedConvolution(const ConvolutionOptions& options) : o_(options) {}
+
+  void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
+                   std::uint64_t version) override {
+    weight_.use(weight, version);
+    has_bias_ = bias.defined();
+  }
+  Tensor forward(const Stream& stream, const Tensor& x) override {
+    const Shape y{x.dim(0), o_.out_channels,
+                  (x.dim(2) + 2 * o_.padding_h - reach_h(o_)) / o_.stride_h + 1,
+                  (x.dim(3) + 2 * o_.padding_w - reach_w(o_)) / o_.stride_w + 1};
+    const Layout layout =
+        run(stream, ConvolutionPass::forward, x.dtype(), x.layout(), x.shape(), y);
+    return zeroed(stream, y, x.dtype(), layout);
+  }
+  Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
+                        Layout x_layout) override {
+    run(stream, ConvolutionPass::input_gradient, grad.dtype(), x_layout, x_shape, grad.shape());
+    return zeroed(stream, x_shape, grad.dtype(), x_layout);
+  }
+  void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
+                       Tensor& weight_grad, Tensor& bias_grad) override {
+    run(stream, ConvolutionPass::weight_gradient, x.dtype(), x.layout(), x.shape(), grad.shape());
+    for (Tensor* made : {&weight_grad, &bias_grad})
+      if (made->defined()) std::memset(made->raw(), 0, made->bytes());
+  }
+
+ private:
+  /// Notes the working memory. The layout of what is multiplied, and of the result.
+  Layout run(const Stream& stream, ConvolutionPass pass, DType dtype, Layout layout, const Shape& x,
+             const Shape& y) {
+    const DType factors = factor_type(dtype);
+    const bool tf32 = planned().options.conv_tf32 && factors == DType::f32;
+    const bool tensor_cores = tf32 || factors != dtype;
+    if (tensor_cores) layout = Layout::nhwc;
+    if (x.element_count() == 0 || y.element_count() == 0) return layout;
+    weight_.make(stream, layout, factors);
+    const std::int64_t samples = planned().samples(x[0]);
+    const ConvolutionWork work{.pass = pass,
+                               .dtype = factors,
+                               .options = o_,
+                               .x = {samples, x[1], x[2], x[3]},
+                               .y = {samples, y[1], y[2], y[3]},
+                               .bias = has_bias_,
+                               .layout = layout,
+                               .tf32 = tf32};
+    planned().note(planned().options.workspace_bytes(work) +
+                   (tensor_cores ? copied_bytes(work, dtype) : 0));
+    return layout;
+  }
+  /// At most: of the factors, of the result in their type, and of the sum before the bias.
+  std::size_t copied_bytes(const ConvolutionWork& work, DType dtype) const {
+    const std::int64_t x = work.x.element_count(), y = work.y.element_count();
+    const bool forward = work.pass == ConvolutionPass::forward;
+    const std::int64_t result =
+        work.pass == ConvolutionPass::weight_gradient ? weight_.elements() : 0;
+    const auto copied = static_cast<std::size_t>(x + y + result) * size_of(work.dtype);
+    const auto sum = forward && work.bias ? static_cast<std::size_t>(y) * size_of(dtype) : 0;
+    return copied + sum;
+  }
+
+  ConvolutionOptions o_;
+  WeightCopy weight_;
+  bool has_bias_ = false;
+};
+
+/// The CPU's, with the copies of ops/cuda/linear.cpp.
+class PlannedLinear final : public LayerKernel {
+ public:
+  explicit PlannedLinear(std::unique_ptr<LayerKernel> of_cpu) : of_cpu_(std::move(of_cpu)) {}
+
+  void use_weights(const Stream& stream, const Tensor& weight, const Tensor& bias,
+                   std::uint64_t version) override {
+    weight_.use(weight, version);
+    of_cpu_->use_weights(stream, weight, bias, version);
+  }
+  Tensor forward(const Stream& stream, const Tensor& x) override {
+    run(stream, x.dtype(), x.element_count(), x.dim(0));
+    return of_cpu_->forward(stream, x);
+  }
+  Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
+                        Layout x_layout) override {
+    run(stream, grad.dtype(), grad.element_count(), grad.dim(0));
+    return of_cpu_->input_gradient(stream, grad, x_shape, x_layout);
+  }
+  void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
+                       Tensor& weight_grad, Tensor& bias_grad) override {
+    run(stream, x.dtype(), x.element_count() + grad.element_count(), x.dim(0));
+    of_cpu_->weight_gradient(stream, x, grad, weight_grad, bias_grad);
+  }
+
+ private:
+  void run(const Stream& stream, DType dtype, std::int64_t elements, std::int64_t rows) {
+    const DType factors = factor_type(dtype);
+    if (factors == dtype || rows == 0) return;
+    weight_.make(stream, Layout::row_major, factors);
+    const std::int64_t copied = elements / rows * planned().samples(rows);
+    planned().note(static_cast<std::size_t>(copied) * size_of(factors) + product_bytes);
+  }
+
+  std::unique_ptr<LayerKernel> of_cpu_;
+  WeightCopy weight_;
+};
+
+/// Of `count` blocks of scores at a time, beside that of their products.
+void note_scores(const Tensor& q, const Tensor& k, const Tensor& v, std::size_t count) {
+  const AttentionSizes sizes(q, k, v);
+  const std::int64_t all = planned().samples(sizes.outer) * sizes.tokens * sizes.keys;
+  const auto part = static_cast<std::size_t>(std::min(all, std::max(most_scores, 64 * sizes.keys)));
+  planned().note(count * part * size_of(q.dtype()) + product_bytes);
+}
+
+template <DType dtype>
+const KernelTable& cpu_table() {
+  return kernels(Device::cpu(), dtype);
+}
+
+template <DType dtype>
+KernelTable planned_table() {
+  KernelTable table = cpu_table<dtype>();
+  table.convolution = [](const ConvolutionOptions& options) -> std::unique_ptr<LayerKernel> {
+    return std::make_unique<PlannedConvolution>(options);
+  };
+  table.linear = [](const LinearOptions& options) -> std::unique_ptr<LayerKernel> {
+    return std::make_unique<PlannedLinear>(cpu_table<dtype>().linear(options));
+  };
+  table.attention = [](const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v,
+                       const Tensor& mask, const AttentionOptions& options) {
+    note_scores(q, k, v, 1);
+    return cpu_table<dtype>().attention(stream, q, k, v, mask, options);
+  };
+  table.attention_backward = [](const Stream& stream, const Tensor& grad, const Tensor& q,
+                                const Tensor& k, const Tensor& v, const Tensor& mask,
+                                const AttentionOutput& output, const AttentionOptions& options) {
+    note_scores(q, k, v, 2);
+    return cpu_table<dtype>().attention_backward(stream, grad, q, k, v, mask, output, options);
+  };
+  return table;
+}
+
+const KernelTable* table_of(DType dtype) {
+  static const KernelTable f32 = planned_table<DType::f32>(), f64 = planned_table<DType::f64>();
+  return dtype == DType::f32 ? &f32 : dtype == DType::f64 ? &f64 : nullptr;
+}
+
+const Backend& planned_backend() {
+  static const Backend all = [] {
+    Backend made = cpu_backend();
+    made.name = "cuda";
+    made.allocator = [](std::int16_t) -> CachingAllocator& {
+      constexpr std::align_val_t alignment{64};
+      static auto* allocator = new CachingAllocator(
+          {&planned_backend(), 0},
+          {.allocate =
+               [](std::size_t bytes) { return operator new(bytes, alignment, std::nothrow); },
+           .release = [](void* block, std::size_t) { operator delete(block, alignment); }});
+      return *allocator;
+    };
+    made.kernels = table_of;
+    made.take_scratch_peak = [](std::int16_t) {
+      return std::max(std::exchange(planned().peak, 0), product_bytes);
+    };
+    made.fingerprint = [] { return planned().options.title; };
+    return made;
+  }();
+  return all;
+}
+
+}  // namespace
+
+Device planned_device(PlannedDeviceOptions options) {
+  planned() = {.options = std::move(options)};
+  return {&planned_backend(), 0};
+}
+
+}  // namespace troupe

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "ops/cuda/dnn.h"
+#include "runtime/tensor/device.h"
+
+namespace troupe {
+
+struct PlannedDeviceOptions {
+  std::string title;  ///< of the GPU that it stands for
+  /// Memory that a pass of a convolution works in. Called for each pass that is run.
+  std::function<std::size_t(const cuda::ConvolutionWork&)> workspace_bytes;
+  /// The planned samples for each that is run: convolutions are planned for so many.
+  double samples_factor = 1;
+  /// As in Stream. The stream that is planned with has neither, since the CPU computes in place of
+  /// the GPU.
+  DType products = DType::f32;
+  bool conv_tf32 = false;
+};
+
+/// A device that stands for a GPU, to learn how much memory a model takes there, where no GPU is.
+/// Its tensors lie in the CPU's memory, with an allocator of its own, and have the shapes, types
+/// and layouts that they have on a GPU. The numbers are of no use: convolutions give zeroes at
+/// once, all other kernels are the CPU's. Backend::take_scratch_peak gives the working memory that
+/// kernels would ask for, with the copies of what is rounded or reordered before it is multiplied:
+/// never less than a matrix product of the GPU may take. There is one; a later call changes it.
+/// Used by one thread at a time.
+Device planned_device(PlannedDeviceOptions options);
+
+}  // namespace troupe

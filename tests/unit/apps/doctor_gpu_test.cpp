@@ -1,0 +1,209 @@
+// The doctor's checks of GPUs, on machines that are made up.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "apps/doctor/checks.h"
+#include "tests/unit/apps/machine.h"
+
+namespace troupe {
+namespace {
+
+using test::healthy;
+using test::text_of;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+const Demands on_gpu{.device = DeviceChoice::cuda}, automatic{},
+    on_cpu{.device = DeviceChoice::cpu};
+
+/// One process on a node with an H100, which this program uses.
+Machine with_gpu() {
+  Machine machine = healthy();
+  machine.world.reset();
+  machine.gpus = {{"NVIDIA H100", 90}};
+  machine.cuda = GpuSurvey{
+      .architectures = {80, 90},
+      .ptx = 120,
+      .runtime = 13000,
+      .driver = 13010,
+      .gpus = {
+          {.name = "NVIDIA H100", .architecture = 90, .memory_bytes = std::int64_t{80} << 30}}};
+  return machine;
+}
+
+/// A program without CUDA.
+Machine without_cuda() {
+  Machine machine = healthy();
+  machine.cuda_error = Error(ErrorCode::io, "no GPU can be used: libtroupe_cuda.so is missing");
+  return machine;
+}
+
+std::string found(const Machine& machine, const Demands& demands) {
+  return text_of(check_gpus(machine, demands));
+}
+
+TEST(DoctorGpu, SaysNothingWhereThereIsNoneAndNoneIsAskedFor) {
+  EXPECT_THAT(found(without_cuda(), automatic), IsEmpty());
+  EXPECT_THAT(found(without_cuda(), on_cpu), IsEmpty());
+  Machine broken = without_cuda();
+  broken.cuda_error = Error(ErrorCode::unsupported, "libcudart.so.13 is missing");
+  EXPECT_THAT(found(broken, automatic), IsEmpty());
+}
+
+TEST(DoctorGpu, SaysNothingWhereAllIsWell) {
+  EXPECT_THAT(text_of(check_all(with_gpu(), on_gpu)), IsEmpty());
+  Machine machine = with_gpu();
+  machine.environment["SLURM_GPUS_ON_NODE"] = "1";
+  EXPECT_THAT(found(machine, automatic), IsEmpty());
+  EXPECT_THAT(found(with_gpu(), on_cpu), IsEmpty());  // on a workstation
+}
+
+TEST(DoctorGpu, ShowsWhichOneARunUses) {
+  const auto seen = observations(with_gpu(), automatic);
+  EXPECT_EQ(std::ranges::find(seen, "GPUs", &Observation::check)->seen,
+            "NVIDIA H100 (sm_90, 80 GiB), none is reserved");
+  const auto unused = observations(with_gpu(), on_cpu);
+  EXPECT_EQ(std::ranges::find(unused, "GPUs", &Observation::check)->seen, "none is reserved");
+}
+
+TEST(DoctorGpu, FlagsReservedGpusThatTheOptionsLeaveIdle) {
+  Machine machine = with_gpu();
+  machine.environment["SLURM_JOB_GPUS"] = "0,3";
+  EXPECT_EQ(found(machine, on_cpu),
+            "warning the option device is cpu: 2 reserved GPUs stay idle | -r device=auto, or use "
+            "CPU nodes\n");
+}
+
+TEST(DoctorGpu, FlagsReservedGpusThatTheBuildLeavesIdle) {
+  Machine machine = without_cuda();
+  machine.environment["SLURM_GPUS_ON_NODE"] = "4";
+  EXPECT_EQ(found(machine, automatic),
+            "warning this troupe is built without CUDA: 4 reserved GPUs stay idle | build it with "
+            "./dev build --cuda, or use CPU nodes\n");
+  EXPECT_THAT(found(machine, on_gpu), StartsWith("error this troupe is built without CUDA"));
+}
+
+TEST(DoctorGpu, FlagsGpusBeyondTheOneThatARunUses) {
+  Machine machine = with_gpu();
+  machine.environment["SLURM_GPUS_ON_NODE"] = "4";
+  EXPECT_EQ(found(machine, on_gpu),
+            "warning 4 reserved GPUs, but a run uses one: 3 stay idle | --gpus-per-node=1\n");
+  machine.environment["SLURM_GPUS_ON_NODE"] = "2";
+  machine.cuda->gpus.front().name = "NVIDIA A100-SXM4-40GB MIG 1g.5gb";
+  EXPECT_THAT(found(machine, automatic),
+              HasSubstr("a run uses one, as CUDA shows a process one MIG instance: 1 stays idle"));
+}
+
+TEST(DoctorGpu, CountsWhatAQueueHasReserved) {
+  Machine machine = healthy();
+  const auto reserved = [&](Environment::Variables variables) {
+    machine.environment = std::move(variables);
+    return machine.reserved_gpus();
+  };
+  EXPECT_EQ(reserved({{"SLURM_JOB_GPUS", "0,3"}, {"CUDA_VISIBLE_DEVICES", "0,1,2"}}), 2);
+  EXPECT_EQ(reserved({{"SLURM_STEP_GPUS", "0-2,5"}}), 4);
+  EXPECT_EQ(reserved({{"SLURM_GPUS_ON_NODE", "3"}, {"SLURM_JOB_GPUS", "0"}}), 3);
+  EXPECT_EQ(reserved({{"PBS_JOBID", "7"}, {"CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"}}), 2);
+  EXPECT_EQ(reserved({{"PBS_JOBID", "7"}, {"CUDA_VISIBLE_DEVICES", ""}}), 0);
+  EXPECT_EQ(reserved({{"SLURM_JOB_ID", "7"}, {"CUDA_VISIBLE_DEVICES", "-1"}}), 0);
+  EXPECT_EQ(reserved({{"CUDA_VISIBLE_DEVICES", "0"}}), 0) << "no queue";
+}
+
+TEST(DoctorGpu, FlagsADriverThatIsTooOldForTheBuild) {
+  Machine machine = with_gpu();
+  machine.cuda->driver = 12040;
+  EXPECT_EQ(found(machine, on_gpu),
+            "error the driver serves CUDA 12.4, but this troupe is built with CUDA 13.0: 1 GPU of "
+            "this node stays idle | update the driver to 580 or later, or build with an older "
+            "toolkit: ./dev build --cuda=12\n");
+  machine.cuda->runtime = 12080;  // any driver of a major version serves all of it
+  EXPECT_THAT(found(machine, on_gpu), IsEmpty());
+  machine.cuda->driver = 0;
+  EXPECT_THAT(found(machine, on_gpu), HasSubstr("error no NVIDIA driver answers here"));
+}
+
+TEST(DoctorGpu, FlagsAGpuThatTheBuildHasNoKernelsFor) {
+  Machine machine = with_gpu();
+  auto& gpu = machine.cuda->gpus.front();
+  gpu = {.name = "Tesla V100", .architecture = 70};
+  EXPECT_THAT(
+      found(machine, on_gpu),
+      AllOf(HasSubstr("error Tesla V100 is of sm_70, but this troupe has kernels for sm_80, "
+                      "sm_90 and PTX of sm_120 only"),
+            HasSubstr("-DTROUPE_CUDA_ARCHITECTURES=70-real and CUDA 12")));
+  const auto runs = [&](int architecture) {
+    gpu.architecture = architecture;
+    return found(machine, on_gpu).empty();
+  };
+  EXPECT_TRUE(runs(89)) << "later ones of the same tens";
+  EXPECT_FALSE(runs(75));
+  EXPECT_FALSE(runs(100));
+  EXPECT_TRUE(runs(120)) << "from PTX";
+  EXPECT_TRUE(runs(130)) << "from PTX";
+  machine.cuda->architectures.clear();
+  machine.cuda->ptx = 0;
+  EXPECT_TRUE(runs(75)) << "a build that does not say what it is for";
+}
+
+TEST(DoctorGpu, FlagsGpusThatAVariableHides) {
+  Machine machine = with_gpu();
+  machine.cuda->gpus.clear();
+  machine.cuda->failure = Error(ErrorCode::unsupported, "no CUDA-capable device", "ask for one");
+  EXPECT_EQ(found(machine, on_gpu),
+            "error no CUDA-capable device: 1 GPU of this node stays idle | ask for one\n");
+  machine.environment = {{"CUDA_VISIBLE_DEVICES", "7"}};
+  EXPECT_EQ(found(machine, automatic),
+            "warning CUDA_VISIBLE_DEVICES=7 hides all GPUs: 1 GPU of this node stays idle | unset "
+            "CUDA_VISIBLE_DEVICES\n");
+  EXPECT_TRUE(check_gpus(machine, automatic).front().of_process);
+}
+
+TEST(DoctorGpu, FlagsComputeModesThatForbidTheRun) {
+  Machine machine = with_gpu();
+  machine.cuda->gpus.front().mode = GpuSurvey::Gpu::Mode::one_process;
+  EXPECT_THAT(found(machine, on_gpu), IsEmpty());
+  machine.world = World{.size = 2, .local_size = 2};
+  EXPECT_THAT(found(machine, on_gpu),
+              HasSubstr("error NVIDIA H100 is in compute mode Exclusive_Process, but 2 processes "
+                        "would use it"));
+  machine.cuda->gpus.front().mode = GpuSurvey::Gpu::Mode::none;
+  EXPECT_THAT(found(machine, automatic),
+              HasSubstr("warning NVIDIA H100 is in compute mode Prohib"));
+}
+
+TEST(DoctorGpu, FlagsProcessesThatCannotExchangeTensorsOfGpus) {
+  Machine machine = with_gpu();
+  machine.world = World{.size = 2, .local_size = 1, .nodes = 2};
+  EXPECT_EQ(found(machine, automatic),
+            "error 2 processes, but no transport carries a GPU's tensors between them | start one "
+            "process, or -r device=cpu\n");
+  EXPECT_THAT(found(machine, on_cpu), IsEmpty());
+}
+
+TEST(DoctorGpu, FlagsAVariableThatOverridesThePrecision) {
+  Machine machine = with_gpu();
+  machine.environment["NVIDIA_TF32_OVERRIDE"] = "1";
+  EXPECT_THAT(found(machine, on_gpu),
+              HasSubstr("NVIDIA_TF32_OVERRIDE=1 rounds the products of f32"));
+  machine.environment["NVIDIA_TF32_OVERRIDE"] = "0";
+  EXPECT_THAT(found(machine, on_gpu), IsEmpty());
+  Demands with_tf32 = on_gpu;
+  with_tf32.tf32 = true;
+  EXPECT_THAT(found(machine, with_tf32), HasSubstr("NVIDIA_TF32_OVERRIDE=0 forbids the TF32"));
+}
+
+TEST(DoctorGpu, NeedsNoInstructionsOfTheProcessorWhereAGpuComputes) {
+  Machine machine = with_gpu();
+  Demands mixed = automatic;
+  mixed.bf16 = true;
+  EXPECT_THAT(text_of(check_precision(machine, mixed)), IsEmpty());
+  mixed.device = DeviceChoice::cpu;
+  EXPECT_THAT(text_of(check_precision(machine, mixed)), HasSubstr("neither AVX-512 BF16 nor AMX"));
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,104 @@
+// Readings of a GPU: NVML's by tests/nvml, and others that are made up.
+#include "apps/output/gpu_usage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <deque>
+#include <future>
+#include <memory>
+#include <string>
+
+namespace troupe {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* bus_id = "00000000:01:00.0";
+
+/// Sets FAKE_NVML for a while.
+struct FakeMode {
+  explicit FakeMode(const char* mode) { setenv("FAKE_NVML", mode, 1); }
+  ~FakeMode() { unsetenv("FAKE_NVML"); }
+};
+
+TEST(Nvml, ReadsTheGpuOfAPciBusId) {
+  const auto counter = open_nvml(bus_id, TROUPE_FAKE_NVML);
+  ASSERT_TRUE(counter) << counter.error().what();
+  const GpuUsage seen = counter.value()->read();
+  EXPECT_EQ(seen.utilisation_percent, 75);
+  EXPECT_EQ(seen.memory_mib, 3 * 1024);
+  EXPECT_EQ(seen.power_w, 250);
+}
+
+TEST(Nvml, LeavesOutWhatTheDriverDoesNotTell) {
+  const FakeMode mode("mig");
+  const GpuUsage seen = open_nvml(bus_id, TROUPE_FAKE_NVML).value()->read();
+  EXPECT_EQ(seen.utilisation_percent, std::nullopt);
+  EXPECT_EQ(seen.power_w, 250);
+}
+
+TEST(Nvml, SaysWhyThereAreNoReadings) {
+  const auto reason = [](const char* bus, const char* library) {
+    const auto counter = open_nvml(bus, library);
+    return counter ? "" : counter.error().message();
+  };
+  EXPECT_THAT(reason(bus_id, "libnone.so.1"), HasSubstr("libnone.so.1: cannot open"));
+  EXPECT_THAT(reason(bus_id, "libm.so.6"),
+              AllOf(HasSubstr("libm.so.6 is not NVML"), HasSubstr("nvmlInit_v2")));
+  EXPECT_EQ(reason("00000000:02:00.0", TROUPE_FAKE_NVML),
+            "NVML does not open the GPU 00000000:02:00.0: Invalid Argument");
+  const FakeMode mode("no_driver");
+  EXPECT_THAT(reason(bus_id, TROUPE_FAKE_NVML), HasSubstr("Driver Not Loaded"));
+}
+
+/// Gives its readings one after the other, and says when all were given.
+class Readings final : public GpuCounter {
+ public:
+  Readings(std::deque<GpuUsage> readings, std::promise<void> given)
+      : readings_(std::move(readings)), given_(std::move(given)) {}
+  GpuUsage read() override {
+    const GpuUsage next = readings_.front();
+    if (readings_.size() > 1) readings_.pop_front();
+    if (readings_.size() == 1 && ++last_ == 3) given_.set_value();
+    return next;
+  }
+
+ private:
+  std::deque<GpuUsage> readings_;
+  std::promise<void> given_;
+  int last_ = 0;
+};
+
+TEST(GpuMeter, TakesReadingsByItself) {
+  std::promise<void> given;
+  std::future<void> all = given.get_future();
+  // The last reading, which is repeated, has no utilisation and power: it changes no mean.
+  const GpuMeter meter(std::unique_ptr<GpuCounter>(std::make_unique<Readings>(
+                           std::deque<GpuUsage>{{80, 5000, 300}, {40, 7000, 200}, {{}, 6000, {}}},
+                           std::move(given))),
+                       std::chrono::milliseconds(1));
+  all.wait();
+  const GpuUsage seen = meter.summary();
+  EXPECT_EQ(seen.utilisation_percent, 60);
+  EXPECT_EQ(seen.memory_mib, 7000);
+  EXPECT_EQ(seen.power_w, 250);
+  EXPECT_EQ(meter.latest().memory_mib, 6000);
+  EXPECT_EQ(meter.summary_line(), "GPU: busy 60 % of the time, at most 7000 MiB in use, 250 W");
+}
+
+TEST(GpuMeter, TakesOneReadingBeforeItReturns) {
+  const GpuMeter meter(open_nvml(bus_id, TROUPE_FAKE_NVML), std::chrono::hours(1));
+  EXPECT_EQ(meter.latest().utilisation_percent, 75);
+}
+
+TEST(GpuMeter, SaysWhyItHasNoReadings) {
+  const GpuMeter meter(Error(ErrorCode::unsupported, "libnvidia-ml.so.1 is missing"));
+  EXPECT_EQ(meter.latest().power_w, std::nullopt);
+  EXPECT_EQ(meter.summary_line(), "GPU: nothing is known of its use: libnvidia-ml.so.1 is missing");
+}
+
+}  // namespace
+}  // namespace troupe

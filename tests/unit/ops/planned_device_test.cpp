@@ -1,0 +1,78 @@
+// A device that stands for a GPU which is not there.
+#include "ops/planned_device.h"
+
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "ops/backend.h"
+#include "ops/models/models.h"
+#include "ops/nn/network.h"
+#include "ops/on_device.h"
+
+namespace troupe {
+namespace {
+
+using cuda::ConvolutionPass;
+using cuda::ConvolutionWork;
+using ::testing::ElementsAre;
+
+const SampleSpec images{.shape = {1, 28, 28}, .classes = 10};
+
+/// The first blocks of a small model, which convolve, on such a device: forward and backward.
+struct Step {
+  explicit Step(const Stream& stream) {
+    Model model = MnistCnn{}.make(images);
+    const std::size_t blocks = model.blocks.size();
+    Network network(std::move(model), 0, blocks, DType::f32, stream);
+    network.use(on_device(stream, initial_state(network.spec(), DType::f32, 1)));
+    const auto pass = network.forward(Tensor::zeros({2, 1, 28, 28}), {}, false);
+    y = pass->result();
+    network.backward(*pass, zeros(stream, y.shape(), DType::f32));
+    gradient = pass->gradients;
+  }
+  Tensor y, gradient;
+};
+
+TEST(PlannedDevice, AsksForTheWorkspaceOfEachPassWithThePlannedSamples) {
+  std::vector<ConvolutionWork> asked;
+  const Stream stream{.device = planned_device({.title = "a GPU",
+                                                .workspace_bytes =
+                                                    [&](const ConvolutionWork& work) {
+                                                      asked.push_back(work);
+                                                      return std::size_t{100} << 20;
+                                                    },
+                                                .samples_factor = 64})};
+  Step run(stream);
+  std::vector<ConvolutionPass> passes;
+  for (const ConvolutionWork& work : asked) {
+    passes.push_back(work.pass);
+    EXPECT_EQ(work.x[0], 128);
+    EXPECT_EQ(work.y[0], 128);
+    EXPECT_EQ(work.layout, Layout::row_major);
+  }
+  // Of two convolutions. Nobody wants the gradient of the samples.
+  using enum ConvolutionPass;
+  EXPECT_THAT(passes,
+              ElementsAre(forward, forward, input_gradient, weight_gradient, weight_gradient));
+  const Backend& device = backend(stream.device);
+  EXPECT_EQ(device.take_scratch_peak(0), std::size_t{100} << 20);
+  EXPECT_EQ(device.take_scratch_peak(0), std::size_t{32} << 20) << "of a matrix product";
+}
+
+TEST(PlannedDevice, HoldsTensorsOfItsOwnInTheShapesOfTheModel) {
+  const Stream stream{.device = planned_device(
+                          {.title = "a GPU", .workspace_bytes = [](const auto&) { return 0u; }})};
+  auto& allocator = CachingAllocator::of(stream.device);
+  const std::size_t before = allocator.counters().in_use_bytes;
+  {
+    const Step run(stream);
+    EXPECT_EQ(run.y.device(), stream.device);
+    EXPECT_EQ(run.y.shape(), (Shape{2, 10}));
+    EXPECT_GE(allocator.counters().in_use_bytes, before + run.gradient.bytes());
+  }
+  EXPECT_EQ(allocator.counters().in_use_bytes, before);
+}
+
+}  // namespace
+}  // namespace troupe
