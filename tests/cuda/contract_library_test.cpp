@@ -9,7 +9,6 @@
 #include "emulated.h"
 #include "ops/cuda/blas.h"
 #include "ops/cuda/dnn.h"
-#include "ops/cuda/workspace.h"
 #include "ops/on_device.h"
 #include "ops/reference/kernels.h"
 #include "runtime/tensor/cast.h"
@@ -141,14 +140,16 @@ void compare(const EmulatedStream& stream, const Images& images, ConvolutionPass
   const ConvolutionOptions& o = images.options;
   const Shape y = output_of(o, images.x);
   const bool forward = pass == ConvolutionPass::forward;
-  const auto plan = cuda::plan_convolution({.pass = pass,
-                                            .options = o,
-                                            .x = images.x,
-                                            .y = y,
-                                            .bias = o.bias && forward,
-                                            .layout = layout});
+  const auto plan = cuda::plan_convolution(stream.get(), {.pass = pass,
+                                                          .options = o,
+                                                          .x = images.x,
+                                                          .y = y,
+                                                          .bias = o.bias && forward,
+                                                          .layout = layout});
   EXPECT_EQ(plan != nullptr, has_libraries);
   if (!plan) return;
+  ASSERT_EQ(plan->result_type(), DType::f32);
+  ASSERT_EQ(plan->adds_bias(), o.bias && forward);
   const Numbers n = numbers_of(images);
   const auto there = [&](const Tensor& tensor) {
     return on_device(stream.get(), cast(in_layout(tensor, layout), DType::f32));
@@ -158,12 +159,11 @@ void compare(const EmulatedStream& stream, const Images& images, ConvolutionPass
   const Tensor bias =
       o.bias && forward ? on_device(stream.get(), cast(n.bias, DType::f32)) : Tensor();
   const Tensor& written = forward ? result : pass == ConvolutionPass::input_gradient ? x : weight;
-  const Tensor workspace = cuda::workspace(stream.get(), plan->workspace_bytes());
   std::string before;
   for (int repetition = 0; repetition < 2; ++repetition) {
     Tensor cleared = written;
     kernels(stream.get().device, DType::f32).fill(stream.get(), NAN, cleared);
-    plan->run(stream.get(), x.raw(), weight.raw(), bias.raw(), result.raw(), workspace.raw());
+    plan->run(stream.get(), x, weight, bias, result);
     const Tensor here =
         in_layout(cast(on_cpu(stream.get(), written), DType::f64), Layout::row_major);
     expect_near(stream, here,
@@ -213,10 +213,11 @@ TEST(ContractConvolutions, AreTheReferencesOrDeclined) {
 
 TEST(ContractConvolutions, AreDeclinedInF64) {
   const Images images{{.in_channels = 16, .out_channels = 16, .bias = false}, {2, 16, 8, 8}};
-  EXPECT_FALSE(cuda::plan_convolution({.dtype = DType::f64,
-                                       .options = images.options,
-                                       .x = images.x,
-                                       .y = output_of(images.options, images.x)}));
+  const EmulatedStream stream;
+  EXPECT_FALSE(cuda::plan_convolution(stream.get(), {.dtype = DType::f64,
+                                                     .options = images.options,
+                                                     .x = images.x,
+                                                     .y = output_of(images.options, images.x)}));
 }
 
 }  // namespace
