@@ -216,6 +216,7 @@ int available_cores() {
 
 void check_continues(const Options& options, const StartingPoint& start) {
   if (start.options.empty()) return;
+  check_graph_of_run(start.options, start.checkpoint, options);
   const std::string source = (start.checkpoint / "manifest.json").string();
   const Options before = parse_past_options(start.options, source, options);
   const auto require_same = [&](const std::string& key, const auto& there, const auto& here) {

@@ -49,7 +49,8 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
 void measure(PipelineOptions& pipeline);
 
 /// Throws Error{bad_options} if the options change the meaning of a checkpoint's position (the
-/// samples, their order or the batch size), or name a different optimizer.
+/// samples, their order or the batch size), or name a different optimizer, or a file with another
+/// graph.
 void check_continues(const Options& options, const StartingPoint& start);
 
 /// Whether the model has batch norms.
