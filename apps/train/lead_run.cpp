@@ -332,6 +332,7 @@ int lead_run(const TrainCommand& command,
     timeline = timeline_of(*pipeline);
     pipeline->stopping.before = earlier_evaluations(resumption);
     check_graph(options, *pipeline);
+    check_model_file(pipeline->model);
     stopped_early = reason_to_stop(pipeline->stopping, pipeline->stopping.before);
     // An evaluation that is due decides again.
     nothing_left =
@@ -340,6 +341,7 @@ int lead_run(const TrainCommand& command,
       if (resumption.output) check_no_later_checkpoints(*resumption.output, start.steps);
       folder = OutputFolder::create(resumption.output);
     }
+    if (!resumption.note.empty()) print_out("{}\n", resumption.note);
     return {
         .partition = pipeline->partition,
         .output = folder ? std::filesystem::absolute(folder->path()) : "",

@@ -23,6 +23,7 @@
 #include "apps/output/report.h"
 #include "apps/output/slow_notice.h"
 #include "ops/backend.h"
+#include "ops/graph/read_graph.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -212,6 +213,17 @@ int available_cores() {
   // One of several processes is bound to its share when it joins them.
   if (world && world->size == 1) return core_share(*world, environment).threads;
   return threads_for(usable_cpus().size(), cpu_quota(), 1);
+}
+
+void check_model_file(const ModelSource& model) {
+  if (model.file().empty()) return;
+  const SlowNotice notice(fmt::format("reading {}", model.file().string()));
+  try {
+    const TensorSource weights = graph::read_graph(model.file()).weights;
+    for (const TensorInfo& tensor : weights.tensors) (void)weights.read(tensor.name);
+  } catch (const Error& error) {
+    throw with_option(error, "model.file");
+  }
 }
 
 void check_continues(const Options& options, const StartingPoint& start) {

@@ -44,6 +44,10 @@ struct ProcessOptions {
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here = {});
 
+/// Reads all tensors in the file of the model, if it is one of a file. Throws Error where the file
+/// is damaged.
+void check_model_file(const ModelSource& model);
+
 /// Measures each block, for memory bounds, schedules and a balanced partition. Of micro-batches
 /// that would take more than some seconds, it measures a part and scales the costs.
 void measure(PipelineOptions& pipeline);

@@ -97,5 +97,23 @@ TEST_F(ResumedModels, OfAnotherShapeNameTheFileOfTheWeights) {
   EXPECT_THAT(refused.error, Not(HasSubstr("-r model.digest")));
 }
 
+TEST_F(ResumedModels, OfADamagedFileAreRefusedBeforeTheRunHasAFolder) {
+  std::string text = test::read_text(path("net.pt2"));
+  text[text.find("data/weights/weight_0") + 256] ^= 1;
+  test::write_text(path("net.pt2"), text);
+  const Ran refused = train("run");
+  EXPECT_EQ(refused.code, exit_failed);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("model.file: "), HasSubstr("damaged")));
+  EXPECT_EQ(refused.out, "");
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+TEST_F(ResumedModels, DoNotStartInAFolderOfAnotherProcess) {
+  const OutputFolder other = OutputFolder::create(path("run"));
+  const Ran refused = train("run", {"--restart", "auto"});
+  EXPECT_THAT(refused.error, HasSubstr("another process trains into"));
+  EXPECT_EQ(refused.out, "") << "nothing starts";
+}
+
 }  // namespace
 }  // namespace troupe
