@@ -35,6 +35,9 @@ void print_heading(const Options& options, const PipelineOptions& pipeline,
   if (!start.checkpoint.empty())
     print_out("resuming from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
               timeline.steps);
+  if (!start.checkpoint.empty() && !options.weights.empty())
+    print_out("model.weights {} is not read: the weights are those of the checkpoint\n",
+              options.weights.string());
   if (!start.weights.empty())
     if (const WeightsFile weights = open_weights(start.weights); !weights.part.empty())
       print_out("weights of {}\n", weights.name());

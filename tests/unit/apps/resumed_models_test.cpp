@@ -97,6 +97,22 @@ TEST_F(ResumedModels, OfAnotherShapeNameTheFileOfTheWeights) {
   EXPECT_THAT(refused.error, Not(HasSubstr("-r model.digest")));
 }
 
+TEST_F(ResumedModels, SayThatTheFileOfWeightsIsNotRead) {
+  ASSERT_EQ(train("run").code, exit_done);
+  const std::vector<std::string> more = {
+      "-r", "model.weights=none.pt", "-r", "train.steps=2", "--restart", "auto"};
+  const Ran resumed = train("run", more);
+  EXPECT_EQ(resumed.code, exit_done) << resumed.error;
+  EXPECT_THAT(resumed.out, HasSubstr("model.weights none.pt is not read: "));
+}
+
+TEST_F(ResumedModels, WarnWhereANameTakesThePlaceOfTheFile) {
+  const Ran ran = train("run", {"-r", "model={name: mlp, widths: [4]}"});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out + ran.error,
+              HasSubstr("the model is mlp, so model.file, " + path("net.pt2") + ", has no effect"));
+}
+
 TEST_F(ResumedModels, OfADamagedFileAreRefusedBeforeTheRunHasAFolder) {
   std::string text = test::read_text(path("net.pt2"));
   text[text.find("data/weights/weight_0") + 256] ^= 1;
