@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "apps/files/best_checkpoint.h"
 #include "apps/files/weights_file.h"
 #include "apps/options/option_changes.h"
 #include "apps/output/folder.h"
@@ -113,24 +114,27 @@ std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFo
                               log.evaluations());
 }
 
-/// "test loss 0.2341, test accuracy 0.9131 (9131/10000)"
-std::string figures(const Evaluation& seen, std::string_view between) {
-  if (!seen.correct) return result_line(seen);
-  return fmt::format("test loss {}{}{}", loss_number(seen.loss), between, result_line(seen));
-}
-
-void print_best(const Options& options, const OutputFolder& folder, RunLog& log) {
-  const std::vector<Evaluation> all = log.evaluations();
+/// Returns the evaluation with the checkpoint that it prints.
+std::optional<Evaluation> print_best(const Options& options, const OutputFolder& folder,
+                                     RunLog& log) {
   const auto kept = best_checkpoint(options, folder, log);
   if (kept)
     print_out("best checkpoint in {}: {}\n",
-              (folder.checkpoints() / checkpoint_name(kept->step)).string(), figures(*kept, ", "));
+              (folder.checkpoints() / checkpoint_name(kept->step)).string(), scores_text(*kept));
+  return kept;
+}
+
+/// The same at the end of a run that is done.
+void print_best_of_all(const Options& options, const OutputFolder& folder, RunLog& log) {
+  if (!options.best_checkpoint_kept) return;
+  const auto kept = print_best(options, folder, log);
+  const std::vector<Evaluation> all = log.evaluations();
   const std::size_t best = best_of(options.pipeline.stopping.monitor, 0, all);
   if (!all.empty() && (!kept || kept->step != all[best].step))
     log.warn(
         fmt::format("the best evaluation, after step {} with {}, has no checkpoint, because the "
                     "one before was still being written",
-                    all[best].step, figures(all[best], " and ")));
+                    all[best].step, scores_text(all[best], " and ")));
 }
 
 /// The last evaluation comes after the last checkpoint, which kept what was the best until then.
@@ -177,6 +181,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
     const char* of_whom = asked_here ? "" : ", because another process received the request";
     log.record(fmt::format("ended: stopped on request after step {}{}, {:.1f} s", report.steps,
                            of_whom, seconds));
+    print_best(options, folder, log);
     print_out("stopped after step {}{}; resume with the same command and --restart {}\n",
               report.steps, of_whom, folder.path().string());
     return exit_stopped;
@@ -187,10 +192,8 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   log.record(fmt::format("ended: done, {}, {:.1f} s", counted(report.steps, "step"), seconds));
   print_out("{}\n", complete);
   print_out("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
-  if (options.best_checkpoint_kept) {
-    remove_former_best(options, folder, log, report.steps);
-    print_best(options, folder, log);
-  }
+  remove_former_best(options, folder, log, report.steps);
+  print_best_of_all(options, folder, log);
   if (const auto evaluation = log.last_evaluation())
     print_out("{}{}\n", options.best_checkpoint_kept ? "last checkpoint: " : "",
               result_line(*evaluation));
@@ -210,7 +213,7 @@ int evaluate_only(TrainCommand command, PipelineOptions& pipeline, const OutputF
   log.finish();
   log.record("ended: done, only the evaluation remained");
   print_out("{}\n", completion_lines(log.totals(), log.last_evaluation()));
-  if (command.options.best_checkpoint_kept) print_best(command.options, folder, log);
+  print_best_of_all(command.options, folder, log);
   if (const auto counted = log.last_evaluation()) print_out("{}\n", result_line(*counted));
   return exit_done;
 }
@@ -251,7 +254,7 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
   };
   pipeline.on_evaluation = [&, verbose](const Evaluation& seen) {
     if (verbose)
-      log.debug(fmt::format("evaluated after step {}: {}", seen.step, figures(seen, ", ")));
+      log.debug(fmt::format("evaluated after step {}: {}", seen.step, scores_text(seen)));
     log.evaluation(seen);
   };
   pipeline.writer = CheckpointWriterOptions{
@@ -377,6 +380,7 @@ int lead_run(const TrainCommand& command,
   } catch (const Error& failure) {
     log.finish();
     log.record_failure(failure);
+    print_best(options, *folder, log);
     throw with_resume_hint(failure, folder->path(), log.steps());
   }
 }

@@ -416,14 +416,4 @@ Result<std::filesystem::path> write_training_checkpoint(
                          {.newest = options.checkpoints_kept, .also = best}, elsewhere);
 }
 
-std::optional<Evaluation> best_with_checkpoint(const std::filesystem::path& folder,
-                                               MonitoredScore monitor,
-                                               std::vector<Evaluation> evaluations) {
-  std::erase_if(evaluations, [&](const Evaluation& evaluation) {
-    return !std::filesystem::exists(folder / checkpoint_name(evaluation.step));
-  });
-  if (evaluations.empty()) return {};
-  return evaluations[best_of(monitor, 0, evaluations)];
-}
-
 }  // namespace troupe

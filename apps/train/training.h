@@ -107,10 +107,4 @@ Result<std::filesystem::path> write_training_checkpoint(
     const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition,
     std::optional<std::int64_t> best = {});
 
-/// The evaluation with the best score by train.monitor of those after which there is a checkpoint
-/// in `folder`.
-std::optional<Evaluation> best_with_checkpoint(const std::filesystem::path& folder,
-                                               MonitoredScore monitor,
-                                               std::vector<Evaluation> evaluations);
-
 }  // namespace troupe
