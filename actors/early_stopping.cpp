@@ -78,8 +78,9 @@ std::string reason_to_stop(const EarlyStopping& criteria, std::span<const Evalua
   const std::size_t best = best_of(criteria.monitor, criteria.min_delta, evaluations);
   if (evaluations.size() - 1 - best < criteria.patience) return {};
   return fmt::format(
-      "No better {} in {}.",
+      "No better {}{} in {}.",
       std::ranges::find(monitored_score_names, criteria.monitor, &Name::second)->first,
+      criteria.min_delta == 0 ? "" : fmt::format(" by more than {}", criteria.min_delta),
       counted(criteria.patience, "evaluation"));
 }
 

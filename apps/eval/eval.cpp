@@ -11,6 +11,7 @@
 
 #include "actors/evaluate.h"
 #include "apps/command.h"
+#include "apps/files/best_checkpoint.h"
 #include "apps/files/weights_file.h"
 #include "apps/options/load_options.h"
 #include "apps/options/option_changes.h"
@@ -27,6 +28,7 @@ namespace {
 
 struct EvalArguments {
   std::filesystem::path checkpoint;
+  bool best = false;
   std::filesystem::path options;
   std::vector<std::string> overrides;
 };
@@ -80,7 +82,8 @@ std::string trained_on(const Options& options, const WeightsFile& weights, const
 }
 
 int print_evaluation(const EvalArguments& arguments, const Definitions& own) {
-  const WeightsFile weights = open_weights(find_weights(arguments.checkpoint));
+  const WeightsFile weights = open_weights(arguments.best ? find_best_weights(arguments.checkpoint)
+                                                          : find_weights(arguments.checkpoint));
   const Options options = options_for(arguments, weights, own);
   PipelineOptions pipeline = options.pipeline;
   pipeline.model = options.model.chosen();
@@ -108,6 +111,9 @@ void add_eval_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("CHECKPOINT", arguments->checkpoint,
                    "checkpoint, output folder, PyTorch or safetensors file")
       ->required();
+  verb->add_flag("--best", arguments->best,
+                 "of an output folder, the checkpoint with the best\n"
+                 "evaluation by train.monitor, not the newest one");
   verb->add_option("--options", arguments->options, "options file (the checkpoint's options)")
       ->type_name("FILE");
   verb->add_option("-r,--override", arguments->overrides, "overrides the options (repeatable)")

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "apps/command.h"
+#include "apps/files/best_checkpoint.h"
 #include "apps/files/file_kind.h"
 #include "apps/files/weights_file.h"
 #include "apps/verbs.h"
@@ -21,6 +22,7 @@ namespace {
 struct ExportArguments {
   std::filesystem::path checkpoint;
   std::filesystem::path output;
+  bool best = false;
   bool force = false;
 };
 
@@ -77,7 +79,8 @@ int export_weights(const ExportArguments& arguments) {
   refuse_name_of_model(arguments.output);
   if (!arguments.force) check_may_replace(arguments.output);
   warn_of_name(arguments.output);
-  const WeightsFile weights = open_weights(find_weights(arguments.checkpoint));
+  const WeightsFile weights = open_weights(arguments.best ? find_best_weights(arguments.checkpoint)
+                                                          : find_weights(arguments.checkpoint));
   if (is_torch_name(arguments.output))
     stream_torch_file(arguments.output, weights.tensors).value();
   else  // "pt": transformers and others require it before they load a file into PyTorch
@@ -99,6 +102,9 @@ void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
                    "file to write: .pt or .pth as torch.save does, others as safetensors")
       ->required()
       ->option_text("FILE");
+  verb->add_flag("--best", arguments->best,
+                 "of an output folder, the checkpoint with the best\n"
+                 "evaluation by train.monitor, not the newest one");
   verb->add_flag("--force", arguments->force, "replace an existing file of another kind");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation&) { return export_weights(*arguments); };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/command.h"
+#include "apps/files/best_checkpoint.h"
 #include "apps/files/file_kind.h"
 #include "apps/inspect/inspect_graph.h"
 #include "apps/inspect/print_columns.h"
@@ -131,6 +132,9 @@ void inspect_checkpoint(const std::filesystem::path& path) {
     print_out("position: {}\n", printable(position_text(manifest.position), most_position));
   if (manifest.generation > 0) print_out("world generation: {}\n", manifest.generation);
   for (const auto& [key, value] : manifest.run) print_entry("run", key, value);
+  if (const auto best = best_checkpoint_of(path))
+    print_out("best checkpoint by {}: {}: {}\n", best->monitor, best->folder.string(),
+              scores_text(best->evaluation));
   std::vector<Row> model, optimizer;
   for (const auto& tensor : checkpoint.tensors())
     (tensor.name.starts_with("optimizer.") ? optimizer : model)

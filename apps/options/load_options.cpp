@@ -50,27 +50,32 @@ class FormerChannels {
 bool is_override(const OptionTree& value) { return value.where.starts_with("override"); }
 
 /// Sets model.name to `file` where model.file is given without a name. Of another name and a file,
-/// an override wins over the document; refuses both from one place.
-void choose_model_of_file(OptionTree& document) {
+/// an override wins over the document; refuses both from one place. Returns a sentence if that
+/// leaves out the file.
+std::vector<std::string> choose_model_of_file(OptionTree& document) {
   OptionTree* model = document.find("model");
   const OptionTree* file = model == nullptr ? nullptr : model->find("file");
-  if (file == nullptr || file->scalar.empty()) return;
+  if (file == nullptr || file->scalar.empty()) return {};
   OptionTree* name = model->find("name");
   OptionTree chosen = *file;
   chosen.scalar = FileModel::name;
   if (name == nullptr)
     model->entries.push_back({"name", file->where, std::move(chosen)});
   else if (name->scalar == FileModel::name)
-    return;
+    return {};
   else if (is_override(*file) && !is_override(*name))
     *name = std::move(chosen);
-  else if (is_override(*name) && !is_override(*file))
+  else if (is_override(*name) && !is_override(*file)) {
+    std::string sentence = fmt::format("{}: the model is {}, so model.file, {}, has no effect",
+                                       name->where, name->scalar, file->scalar);
     std::erase_if(model->entries, [](const auto& entry) { return entry.key == "file"; });
-  else
+    return {std::move(sentence)};
+  } else
     throw Error(ErrorCode::bad_options,
                 fmt::format("{}: model.file is {}, but model.name is {}", file->where, file->scalar,
                             name->scalar),
                 "leave out one of them: a model of a file needs no name");
+  return {};
 }
 
 /// "; the model in 'net.pt2' has 10 outputs", for model.classes with such a model.
@@ -213,7 +218,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
     apply_override(document, assignment,
                    fmt::format("override -r {}", std::string_view(assignment).substr(0, 200)));
   const FormerChannels former_channels(document);
-  choose_model_of_file(document);
+  std::vector<std::string> left_out = choose_model_of_file(document);
   Options options(own);
   OptionOrigins origins = read_fields(document, option_fields(options));
   if (!options.weights.empty()) options.weights_position = origins.of("model.weights") + ": ";
@@ -227,7 +232,8 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   choose_classes(options);
   validate(options, origins);
   former_channels.check(options, data);
-  options.warnings = without_effect(options, origins);
+  options.warnings = std::move(left_out);
+  std::ranges::move(without_effect(options, origins), std::back_inserter(options.warnings));
   std::ranges::move(unused_comparison(options, origins), std::back_inserter(options.warnings));
   std::ranges::move(widths_of_another_model(options, origins),
                     std::back_inserter(options.warnings));

@@ -9,6 +9,8 @@
 
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
+#include "ops/models/file_model.h"
+#include "runtime/options/tree.h"
 
 namespace troupe {
 namespace {
@@ -26,9 +28,21 @@ bool is_path(std::string_view key) {
   return key == "model.weights" || key == "model.file" || key == "data.path";
 }
 
+/// An option of the model as resolved options record it; empty where they do not.
+std::string recorded_of_model(const std::string& options, std::string_view key) {
+  try {
+    const OptionTree document = parse_yaml(options, "options of a run");
+    const OptionTree* model = document.find("model");
+    const OptionTree* found = model == nullptr ? nullptr : model->find(key);
+    return found == nullptr ? "" : found->scalar;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 /// A word that a shell takes whole.
-std::string assignment(const OptionChange& change) {
-  const std::string text = fmt::format("{}={}", change.key, change.before);
+std::string assignment(std::string_view key, std::string_view value) {
+  const std::string text = fmt::format("{}={}", key, value);
   return text.find_first_of(" []\"") == text.npos ? text : fmt::format("'{}'", text);
 }
 
@@ -93,6 +107,25 @@ bool is_of_this_run(const std::filesystem::path& folder, const Options& options)
          dataset_settings(*before) == dataset_settings(options);
 }
 
+void check_graph_of_run(const std::string& before, const std::filesystem::path& checkpoint,
+                        const Options& now) {
+  const std::string here = model_file(now), there = recorded_of_model(before, "file");
+  if (here.empty() || there.empty()) return;
+  try {
+    FileModel{.file = now.model.chosen().file(), .digest = recorded_of_model(before, "digest")}
+        .check_digest();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::bad_options) throw;
+    const std::string new_run = fmt::format("start a new run with its weights: -r {}",
+                                            assignment("model.weights", checkpoint.string()));
+    throw Error(error.code(), error.message(),
+                now.model.chosen().file() == there
+                    ? fmt::format("give the file that the run began with, or {}", new_run)
+                    : fmt::format("resume with the file of that run: -r {}, or {}",
+                                  assignment("model.file", there), new_run));
+  }
+}
+
 Error of_another_model(const Error& error, const std::filesystem::path& path,
                        const std::string& before, const Options& now) {
   if (error.message().find("belong to another model") == std::string::npos) return error;
@@ -100,8 +133,12 @@ Error of_another_model(const Error& error, const std::filesystem::path& path,
   if (const auto old_options = options_of(before, now))
     for (const OptionChange& change : option_changes(*old_options, now, "model")) {
       differ += fmt::format("; {} is {} now, was {}", change.key, change.now, change.before);
-      remedy += fmt::format("{}-r {}", remedy.empty() ? "" : " ", assignment(change));
+      remedy +=
+          fmt::format("{}-r {}", remedy.empty() ? "" : " ", assignment(change.key, change.before));
     }
+  if (const std::string file = recorded_of_model(before, "file"); !file.empty())
+    remedy = now.model.chosen().file() == file ? fmt::format("give the {} of that run", file)
+                                               : "-r " + assignment("model.file", file);
   const std::string partly =
       now.weights.empty() ? "" : ", or take what fits with -r model.strict=false";
   return {error.code(), fmt::format("{}: {}{}", path.string(), error.message(), differ),

@@ -32,6 +32,11 @@ OptionChange first_option_difference(std::string_view one, std::string_view othe
 /// `options` can resume it.
 bool is_of_this_run(const std::filesystem::path& folder, const Options& options);
 
+/// Throws Error{bad_options} if the model is of a file with another graph than that of the run
+/// which wrote `checkpoint` with the resolved options `before`. Names the file of that run.
+void check_graph_of_run(const std::string& before, const std::filesystem::path& checkpoint,
+                        const Options& now);
+
 /// The error for weights of `path` that do not fit the model: names the file and the options that
 /// differ from those it was written with, if it has them.
 Error of_another_model(const Error& error, const std::filesystem::path& path,

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "apps/files/best_checkpoint.h"
 #include "apps/files/weights_file.h"
 #include "apps/memory_shortage.h"
 #include "apps/options/option_changes.h"
@@ -37,6 +38,9 @@ void print_heading(const Options& options, const PipelineOptions& pipeline,
   if (!start.checkpoint.empty())
     print_out("resuming from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
               timeline.steps);
+  if (!start.checkpoint.empty() && !options.weights.empty())
+    print_out("model.weights {} is not read: the weights are those of the checkpoint\n",
+              options.weights.string());
   if (!start.weights.empty())
     if (const WeightsFile weights = open_weights(start.weights); !weights.part.empty())
       print_out("weights of {}\n", weights.name());
@@ -112,24 +116,27 @@ std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFo
                               log.evaluations());
 }
 
-/// "test loss 0.2341, test accuracy 0.9131 (9131/10000)"
-std::string figures(const Evaluation& seen, std::string_view between) {
-  if (!seen.correct) return result_line(seen);
-  return fmt::format("test loss {}{}{}", loss_number(seen.loss), between, result_line(seen));
-}
-
-void print_best(const Options& options, const OutputFolder& folder, RunLog& log) {
-  const std::vector<Evaluation> all = log.evaluations();
+/// Returns the evaluation with the checkpoint that it prints.
+std::optional<Evaluation> print_best(const Options& options, const OutputFolder& folder,
+                                     RunLog& log) {
   const auto kept = best_checkpoint(options, folder, log);
   if (kept)
     print_out("best checkpoint in {}: {}\n",
-              (folder.checkpoints() / checkpoint_name(kept->step)).string(), figures(*kept, ", "));
+              (folder.checkpoints() / checkpoint_name(kept->step)).string(), scores_text(*kept));
+  return kept;
+}
+
+/// The same at the end of a run that is done.
+void print_best_of_all(const Options& options, const OutputFolder& folder, RunLog& log) {
+  if (!options.best_checkpoint_kept) return;
+  const auto kept = print_best(options, folder, log);
+  const std::vector<Evaluation> all = log.evaluations();
   const std::size_t best = best_of(options.pipeline.stopping.monitor, 0, all);
   if (!all.empty() && (!kept || kept->step != all[best].step))
     log.warn(
         fmt::format("the best evaluation, after step {} with {}, has no checkpoint, because the "
                     "one before was still being written",
-                    all[best].step, figures(all[best], " and ")));
+                    all[best].step, scores_text(all[best], " and ")));
 }
 
 /// The last evaluation comes after the last checkpoint, which kept what was the best until then.
@@ -185,6 +192,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
     const char* of_whom = asked_here ? "" : ", because another process received the request";
     log.record(fmt::format("ended: stopped on request after step {}{}, {:.1f} s", report.steps,
                            of_whom, seconds));
+    print_best(options, folder, log);
     print_out("stopped after step {}{}; resume with the same command and --restart {}\n",
               report.steps, of_whom, folder.path().string());
     return exit_stopped;
@@ -195,10 +203,8 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   log.record(fmt::format("ended: done, {}, {:.1f} s", counted(report.steps, "step"), seconds));
   print_out("{}\n", complete);
   print_out("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
-  if (options.best_checkpoint_kept) {
-    remove_former_best(options, folder, log, report.steps);
-    print_best(options, folder, log);
-  }
+  remove_former_best(options, folder, log, report.steps);
+  print_best_of_all(options, folder, log);
   if (const auto evaluation = log.last_evaluation())
     print_out("{}{}\n", options.best_checkpoint_kept ? "last checkpoint: " : "",
               result_line(*evaluation));
@@ -218,7 +224,7 @@ int evaluate_only(TrainCommand command, PipelineOptions& pipeline, const OutputF
   log.finish();
   log.record("ended: done, only the evaluation remained");
   print_out("{}\n", completion_lines(log.totals(), log.last_evaluation()));
-  if (command.options.best_checkpoint_kept) print_best(command.options, folder, log);
+  print_best_of_all(command.options, folder, log);
   if (const auto counted = log.last_evaluation()) print_out("{}\n", result_line(*counted));
   return exit_done;
 }
@@ -260,7 +266,7 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
   };
   pipeline.on_evaluation = [&, verbose](const Evaluation& seen) {
     if (verbose)
-      log.debug(fmt::format("evaluated after step {}: {}", seen.step, figures(seen, ", ")));
+      log.debug(fmt::format("evaluated after step {}: {}", seen.step, scores_text(seen)));
     log.evaluation(seen);
   };
   pipeline.writer = CheckpointWriterOptions{
@@ -344,6 +350,7 @@ int lead_run(const TrainCommand& command,
     timeline = timeline_of(*pipeline);
     pipeline->stopping.before = earlier_evaluations(resumption);
     check_graph(options, *pipeline);
+    check_model_file(pipeline->model);
     stopped_early = reason_to_stop(pipeline->stopping, pipeline->stopping.before);
     // An evaluation that is due decides again.
     nothing_left =
@@ -352,6 +359,7 @@ int lead_run(const TrainCommand& command,
       if (resumption.output) check_no_later_checkpoints(*resumption.output, start.steps);
       folder = OutputFolder::create(resumption.output);
     }
+    if (!resumption.note.empty()) print_out("{}\n", resumption.note);
     return {
         .partition = pipeline->partition,
         .output = folder ? std::filesystem::absolute(folder->path()) : "",
@@ -385,6 +393,7 @@ int lead_run(const TrainCommand& command,
   } catch (const Error& failure) {
     log.finish();
     log.record_failure(failure);
+    print_best(options, *folder, log);
     throw with_resume_hint(with_memory_bound(failure, *pipeline, command.arguments.options),
                            folder->path(), log.steps());
   }

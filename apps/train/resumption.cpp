@@ -13,7 +13,6 @@
 #include "apps/output/folder.h"
 #include "apps/train/run_log.h"
 #include "runtime/file/checkpoint_folder.h"
-#include "runtime/print.h"
 
 namespace troupe {
 namespace {
@@ -58,15 +57,13 @@ Resumption find_resumption(const std::string& restart,
   });
   const bool any = folder && std::filesystem::exists(*folder / "checkpoints") &&
                    !list_checkpoints(*folder / "checkpoints").empty();
-  if (!any) {
-    if (output)
-      print_out("no checkpoint to resume from in {}: starting at step 0\n", output->string());
-    else
-      print_out(
-          "no run of this model, data and seed with a checkpoint in outputs/: starting at step 0 "
-          "(a run with -o DIR is resumed with the same -o DIR)\n");
-    return {{}, output};
-  }
+  if (!any)
+    return {{},
+            output,
+            output ? fmt::format("no checkpoint to resume from in {}: starting at step 0",
+                                 output->string())
+                   : "no run of this model, data and seed with a checkpoint in outputs/: starting "
+                     "at step 0 (a run with -o DIR is resumed with the same -o DIR)"};
   return {read_starting_point(*folder), folder};
 }
 

@@ -11,6 +11,7 @@ namespace troupe {
 struct Resumption {
   StartingPoint start;
   std::optional<std::filesystem::path> output;  ///< none: a new one
+  std::string note = {};  ///< to print once the run has its folder: why it starts at step 0
 };
 
 /// Resolves --restart and -o. `--restart auto` takes the newest complete checkpoint of the output

@@ -23,6 +23,7 @@
 #include "apps/output/report.h"
 #include "apps/output/slow_notice.h"
 #include "ops/backend.h"
+#include "ops/graph/read_graph.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -204,8 +205,20 @@ int available_cores() {
   return threads_for(usable_cpus().size(), cpu_quota(), 1);
 }
 
+void check_model_file(const ModelSource& model) {
+  if (model.file().empty()) return;
+  const SlowNotice notice(fmt::format("reading {}", model.file().string()));
+  try {
+    const TensorSource weights = graph::read_graph(model.file()).weights;
+    for (const TensorInfo& tensor : weights.tensors) (void)weights.read(tensor.name);
+  } catch (const Error& error) {
+    throw with_option(error, "model.file");
+  }
+}
+
 void check_continues(const Options& options, const StartingPoint& start) {
   if (start.options.empty()) return;
+  check_graph_of_run(start.options, start.checkpoint, options);
   const std::string source = (start.checkpoint / "manifest.json").string();
   const Options before = parse_past_options(start.options, source, options);
   const auto require_same = [&](const std::string& key, const auto& there, const auto& here) {
@@ -398,16 +411,6 @@ Result<std::filesystem::path> write_training_checkpoint(
   if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
   return write_snapshots(folder, std::move(manifest), snapshots,
                          {.newest = options.checkpoints_kept, .also = best}, elsewhere);
-}
-
-std::optional<Evaluation> best_with_checkpoint(const std::filesystem::path& folder,
-                                               MonitoredScore monitor,
-                                               std::vector<Evaluation> evaluations) {
-  std::erase_if(evaluations, [&](const Evaluation& evaluation) {
-    return !std::filesystem::exists(folder / checkpoint_name(evaluation.step));
-  });
-  if (evaluations.empty()) return {};
-  return evaluations[best_of(monitor, 0, evaluations)];
 }
 
 }  // namespace troupe

@@ -44,12 +44,17 @@ struct ProcessOptions {
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here = {});
 
+/// Reads all tensors in the file of the model, if it is one of a file. Throws Error where the file
+/// is damaged.
+void check_model_file(const ModelSource& model);
+
 /// Measures each block, for memory bounds, schedules and a balanced partition. Of micro-batches
 /// that would take more than some seconds, it measures a part and scales the costs.
 void measure(PipelineOptions& pipeline);
 
 /// Throws Error{bad_options} if the options change the meaning of a checkpoint's position (the
-/// samples, their order or the batch size), or name a different optimizer.
+/// samples, their order or the batch size), or name a different optimizer, or a file with another
+/// graph.
 void check_continues(const Options& options, const StartingPoint& start);
 
 /// Whether the model has batch norms.
@@ -101,11 +106,5 @@ Result<std::filesystem::path> write_training_checkpoint(
     std::uint32_t step, const std::vector<Snapshot>& snapshots,
     const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition,
     std::optional<std::int64_t> best = {});
-
-/// The evaluation with the best score by train.monitor of those after which there is a checkpoint
-/// in `folder`.
-std::optional<Evaluation> best_with_checkpoint(const std::filesystem::path& folder,
-                                               MonitoredScore monitor,
-                                               std::vector<Evaluation> evaluations);
 
 }  // namespace troupe

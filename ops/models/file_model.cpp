@@ -126,9 +126,15 @@ OptionFields FileModel::options() {
   return fields;
 }
 
-Model FileModel::make(const SampleSpec& samples) const {
+void FileModel::check_digest() const {
+  if (digest.empty()) return;
   const auto [graph, found] = read();
-  if (!digest.empty() && digest != found) throw another_graph(*this, *graph, found);
+  if (digest != found) throw another_graph(*this, *graph, found);
+}
+
+Model FileModel::make(const SampleSpec& samples) const {
+  check_digest();
+  const auto graph = this->graph();
   check_samples(*this, *graph, samples);
   check_convolution(convolution, samples);
   Model model = graph::model_of(graph, {.initialise = initialise,

@@ -31,6 +31,8 @@ struct FileModel {
   /// Throws Error: bad_options for a data set with samples of another shape, or with more classes
   /// than the model has outputs; unsupported for operators that Troupe lacks; bad_file; io.
   Model make(const SampleSpec& samples) const;
+  /// Throws Error{bad_options} if the file has another graph than that of `digest`.
+  void check_digest() const;
   /// The graph of the file.
   std::shared_ptr<const graph::Graph> graph() const;
   /// The size of the last axis of the output; nothing if the file cannot be read.

@@ -230,6 +230,8 @@ void begin(SupervisorActor* self) {
       std::make_shared<const std::vector<ActorAddress>>(supervisor.run->directory.all());
   for (const auto& host : supervisor.hosts)
     if (host) self->send(host, Start{addresses, 0});
+  if (supervisor.leader) supervisor.leader->begin();
+  lead(self);
 }
 
 }  // namespace

@@ -42,6 +42,10 @@ RunLeader::RunLeader(const Graph& graph, const Placement& placement, const RunOp
   report_.actors.resize(graph.actors().size());
 }
 
+void RunLeader::begin() {
+  if (const auto commit = supervisor_.begin()) order_(*commit);
+}
+
 void RunLeader::receive(std::uint32_t process, const RunMessage& message,
                         Supervisor::Clock::time_point now) {
   if (const auto* vote_cast = std::get_if<Vote>(&message)) {
@@ -60,8 +64,7 @@ void RunLeader::receive(std::uint32_t process, const RunMessage& message,
   } else if (const auto* failed = std::get_if<RunFailed>(&message)) {
     end(failed->error);
   } else if (std::holds_alternative<StopRequest>(message)) {
-    supervisor_.request_stop();
-    if (!supervisor_.has_voters()) end({});  // there is no commit to wait for
+    if (!ending_ && supervisor_.request_stop()) end({});
   }
 }
 

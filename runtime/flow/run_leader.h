@@ -23,6 +23,8 @@ class RunLeader {
   RunLeader(const Graph& graph, const Placement& placement, const RunOptions& options,
             std::int64_t begun, Order order);
 
+  /// Called once all actors of this process have started.
+  void begin();
   void receive(std::uint32_t process, const RunMessage& message, Supervisor::Clock::time_point now);
   void lost(std::uint32_t process, const Error& reason);
 

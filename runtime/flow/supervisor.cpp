@@ -22,6 +22,12 @@ Supervisor::Supervisor(std::vector<SupervisedActor> actors, StepOptions options,
       failures_(actors_.size()),
       busy_(actors_.size(), false) {}
 
+std::optional<Commit> Supervisor::begin() {
+  if (has_steps() || steps_ == 0) return std::nullopt;
+  newest_commit_ = Commit{.step = steps_ - 1, .last = true};  // the run began from its snapshot
+  return newest_commit_;
+}
+
 std::optional<Commit> Supervisor::vote(std::size_t actor, std::uint32_t step,
                                        Clock::time_point now) {
   // A replacement votes again after the commit, or an actor began before it knew of the last one.
@@ -106,10 +112,19 @@ std::vector<std::size_t> Supervisor::actor_failed(std::size_t actor, const std::
 
 void Supervisor::finished(std::size_t actor) { finished_.at(actor) = true; }
 
+bool Supervisor::request_stop() {
+  stop_requested_ = true;
+  if (!has_voters()) return true;
+  if (has_steps()) return false;
+  stopped_ = true;
+  return true;
+}
+
 bool Supervisor::has_votes() const { return std::ranges::find(ballots_, true) != ballots_.end(); }
 
 std::vector<std::size_t> Supervisor::missing_votes() const {
   std::vector<std::size_t> missing;
+  if (ended()) return missing;
   for (std::size_t i = 0; i < actors_.size(); ++i)
     if (actors_[i].votes && !ballots_[i]) missing.push_back(i);
   return missing;
@@ -121,7 +136,7 @@ bool Supervisor::has_voters() const {
 
 // A resumed run may have no steps left, only work that follows the last step.
 bool Supervisor::ended() const {
-  if (options_.first >= options_.count) return true;
+  if (!has_steps()) return true;
   return newest_commit_ && newest_commit_->last;
 }
 

@@ -28,6 +28,8 @@ class Supervisor {
 
   Supervisor(std::vector<SupervisedActor> actors, StepOptions steps, RestartBudget budget);
 
+  /// The last commit again if the run has no steps left: actors that wait for the last one end.
+  std::optional<Commit> begin();
   /// Counts a vote. Returns the commit that it completes, if any. `now` matters only for
   /// StepOptions::snapshot_after.
   std::optional<Commit> vote(std::size_t actor, std::uint32_t step, Clock::time_point now = {});
@@ -43,7 +45,8 @@ class Supervisor {
   std::vector<std::size_t> actor_failed(std::size_t actor, const std::string& cause,
                                         Clock::time_point now);
   void finished(std::size_t actor);
-  void request_stop() { stop_requested_ = true; }
+  /// Stops the run at the next commit. Returns true if none follows, so that the caller ends it.
+  bool request_stop();
   /// See Actor::accept_snapshots.
   void accept_snapshots(std::size_t actor, bool yes) { busy_.at(actor) = !yes; }
 
@@ -52,10 +55,10 @@ class Supervisor {
   /// The newest commit, for actors whose previous incarnation may have missed it.
   const std::optional<Commit>& newest_commit() const { return newest_commit_; }
   bool has_voters() const;
-  bool has_votes() const;  ///< for the next commit
-  std::vector<std::size_t> missing_votes() const;
-  std::uint32_t steps() const { return steps_; }  ///< committed steps
-  bool stopped() const { return stopped_; }       ///< ended before the last step
+  bool has_votes() const;                          ///< for the next commit
+  std::vector<std::size_t> missing_votes() const;  ///< for the next commit, if one follows
+  std::uint32_t steps() const { return steps_; }   ///< committed steps
+  bool stopped() const { return stopped_; }        ///< ended before the last step
   int restarts(std::size_t actor) const { return restarts_[actor]; }
 
  private:
@@ -82,6 +85,7 @@ class Supervisor {
   bool stop_requested_ = false;
   bool stopped_ = false;
   std::optional<Commit> newest_commit_;
+  bool has_steps() const { return options_.first < options_.count; }
   bool ended() const;
 };
 

@@ -170,5 +170,29 @@ TEST_F(CheckpointFiles, OfAProgramsOwnOptimizerAreResumedWithIt) {
   EXPECT_EQ(pipeline.first_step, timeline_of(pipeline).steps);
 }
 
+TEST_F(CheckpointFiles, OfTheLastStepOrALaterOneEndARunThatResumesFromThem) {
+  PipelineOptions pipeline = pipeline_of(testing::TrainingRun{.steps = 6});
+  pipeline.writer = CheckpointWriterOptions{.folder = folder_};
+  run(build_pipeline(pipeline), {.steps = {.count = 6, .snapshot_at_end = true}});
+  resume_from(pipeline, folder_);
+  pipeline.on_step = [](const StepSeen& seen) { FAIL() << "step " << seen.step; };
+  pipeline.on_evaluation = [](const Evaluation& seen) { FAIL() << "evaluation " << seen.step; };
+  pipeline.writer->write = [](std::uint32_t step, const auto&, const auto&) -> Status {
+    ADD_FAILURE() << "checkpoint of step " << step;
+    return success();
+  };
+  for (const std::uint32_t steps : {6u, 4u})
+    for (const bool plateau : {false, true}) {
+      pipeline.max_steps = steps;
+      if (plateau) pipeline.rate.schedule = LearningRateSchedule::plateau;
+      const RunReport report =
+          run(build_pipeline(pipeline),
+              {.steps = {.first = pipeline.first_step, .count = steps, .snapshot_at_end = true},
+               .scheduling = Scheduling::deterministic});
+      EXPECT_EQ(report.steps, 6u);
+      EXPECT_FALSE(report.stopped);
+    }
+}
+
 }  // namespace
 }  // namespace troupe

@@ -50,7 +50,8 @@ TEST(EarlyStopping, EndsARunThatNoLongerImproves) {
             "No better test_loss in 2 evaluations.");
   EXPECT_EQ(reason_to_stop(criteria, evaluations({3, 2, 2.5, 1.9})), "");
   criteria.min_delta = 0.5;  // an improvement is larger
-  EXPECT_NE(reason_to_stop(criteria, evaluations({3, 2.75, 2.5})), "");
+  EXPECT_EQ(reason_to_stop(criteria, evaluations({3, 2.75, 2.5})),
+            "No better test_loss by more than 0.5 in 2 evaluations.");
   EXPECT_EQ(reason_to_stop(criteria, evaluations({3, 2.75, 2.25})), "");
   criteria = {.patience = 1, .monitor = MonitoredScore::test_accuracy};
   EXPECT_EQ(reason_to_stop(criteria, evaluations({1, 2}, {5, 6})), "");

@@ -13,6 +13,7 @@
 #include "actors/data/dataset.h"
 #include "actors/early_stopping.h"
 #include "actors/options_text.h"
+#include "apps/files/best_checkpoint.h"
 #include "apps/options/load_options.h"
 #include "apps/options/options.h"
 #include "apps/options/options_table.h"
@@ -497,6 +498,43 @@ TEST_F(Verbs, TrainRemovesTheFormerBestCheckpointIfTheLastIsBetter) {
   const auto kept = list_checkpoints(root_ / "out" / "checkpoints");
   ASSERT_EQ(kept.size(), 1) << "the newest is the best";
   EXPECT_EQ(kept[0].step, scores[1].step);
+}
+
+TEST_F(Verbs, NameTheBestCheckpointOfARunThatFailsAndTakeIt) {
+  const std::string out = (root_ / "out").string();
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  // The learning rate is far too high after the first epoch, whose score stays the best.
+  std::vector<std::string> words = {"train", (root_ / "o.yaml").string(), "-o", out};
+  for (const char* setting : {"train.lr=30", "train.schedule=constant", "train.warmup_steps=15",
+                              "train.batch_size=60", "train.micro_batches=1", "train.epochs=4",
+                              "train.stop_on_nan=false", "checkpoint.keep_best=true"})
+    words.insert(words.end(), {"-r", setting});
+  std::vector<std::string> part = words;
+  part.insert(part.end(), {"-r", "train.steps=20"});
+  ASSERT_EQ(run_troupe(part).code, exit_done);
+  words.insert(words.end(), {"--restart", "auto", "-r", "restarts.max=0", "-r",
+                             "faults=[{actor: stage/0, step: 21, micro_batch: 0}]"});
+  const Ran failed = run_troupe(words);
+  EXPECT_EQ(failed.code, exit_failed);
+  const auto best = best_checkpoint_of(out);
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->monitor, "test_loss");
+  const std::string line = best->folder.string() + ": " + scores_text(best->evaluation) + "\n";
+  EXPECT_THAT(failed.out, HasSubstr("best checkpoint in " + line));
+  const Ran inspected = run_troupe({"inspect", out});
+  EXPECT_THAT(inspected.out, HasSubstr("best checkpoint by test_loss: " + line));
+  ASSERT_THAT(inspected.out, testing::Not(testing::StartsWith(best->folder.string())))
+      << "the newest is another one";
+  const Ran evaluated = run_troupe({"eval", out, "--best"});
+  EXPECT_THAT(evaluated.out,
+              testing::AllOf(testing::StartsWith(best->folder.string() + "\n"),
+                             HasSubstr(fmt::format("test loss {:.9g}\n", best->evaluation.loss))));
+  const Ran exported =
+      run_troupe({"export", out, "--best", "-o", (root_ / "best.safetensors").string()});
+  EXPECT_THAT(exported.out, HasSubstr("from " + best->folder.string() + "\n"));
+  const Ran none = run_troupe({"eval", root_.string(), "--best"});
+  EXPECT_EQ(none.code, exit_usage) << "it has no evaluations";
+  EXPECT_THAT(none.error, HasSubstr("--best: " + root_.string()));
 }
 
 TEST_F(Verbs, TheBestCheckpointIsOneThatThereIs) {

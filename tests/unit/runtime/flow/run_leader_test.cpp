@@ -41,6 +41,13 @@ class RunLeaderTest : public ::testing::Test {
                     [this](const RunMessage& order) { orders_.push_back(order); });
   }
 
+  /// A leader of a run that is resumed after `first` steps.
+  void begin_after(std::uint32_t first) {
+    options_.steps.first = first;
+    leader_.emplace(graph_, *placement_, options_, 0,
+                    [this](const RunMessage& order) { orders_.push_back(order); });
+    leader_->begin();
+  }
   void receive(std::uint32_t process, const RunMessage& message) {
     leader_->receive(process, message, now);
   }
@@ -97,6 +104,28 @@ TEST_F(RunLeaderTest, DoesNotTakeASlowStepForTheOneBeforeIt) {
     EXPECT_EQ(leader_->overdue_votes(true), "");
     receive(2, Vote{other_voter, 0, step});
   }
+}
+
+TEST_F(RunLeaderTest, OrdersTheLastCommitOfARunWithoutStepsLeftAgain) {
+  leader_->begin();
+  EXPECT_TRUE(orders_.empty()) << "the run has steps";
+  for (const std::uint32_t first : {2u, 7u}) {
+    begin_after(first);
+    EXPECT_EQ(newest<Commit>().step, first - 1);
+    EXPECT_TRUE(newest<Commit>().last);
+    EXPECT_FALSE(newest<Commit>().snapshot) << "the run began from it";
+    leader_->overdue_votes(true);
+    EXPECT_EQ(leader_->overdue_votes(true), "") << "no vote is missing";
+  }
+}
+
+TEST_F(RunLeaderTest, EndsAtOnceOnAStopRequestIfNoStepIsLeft) {
+  receive(0, StopRequest{});
+  EXPECT_TRUE(orders_.empty()) << "a commit follows";
+  begin_after(2);
+  receive(0, StopRequest{});
+  EXPECT_TRUE(newest<EndRun>().stopped);
+  EXPECT_EQ(newest<EndRun>().steps, 2u);
 }
 
 TEST_F(RunLeaderTest, LetsEveryProcessThroughAPhaseBeforeTheNext) {
