@@ -88,8 +88,8 @@ std::string fit_driver(int runtime, int driver) {
   const char* least = runtime / 1000 == 12   ? " to 525 or later"
                       : runtime / 1000 == 13 ? " to 580 or later"
                                              : "";
-  return fmt::format("update the driver{}, or build with an older toolkit: ./dev build --cuda={}",
-                     least, driver / 1000);
+  return fmt::format("update the driver{}, or build with a toolkit of CUDA {}", least,
+                     driver / 1000);
 }
 
 Result<const GpuLibrary*> gpu_library() {

@@ -62,7 +62,7 @@ TEST_F(Command, TellsItsVersionAndHelp) {
       version.out,
       MatchesRegex("troupe " + number + "\ncompiler: [A-Za-z]+ " + number + "\nlibraries: oneDNN " +
                    number + ", Highway " + number + ", CAF " + number + ", ZeroMQ " + number +
-                   "\ndevices: CPU \\([^\n]+, [a-z]+ with(out)? AVX-512\\); no GPU\n"));
+                   "\ndevices: CPU \\([^\n]+, [a-z]+ with(out)? AVX-512( and AMX)?\\); no GPU\n"));
   const Outcome help = troupe_command({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("options"));

@@ -2,6 +2,7 @@
 // which records what a run gives to the device and computes nothing. Losses are 0.
 
 #include "ops/cuda/stream.h"
+#include "ops/gpu_library.h"
 #include "recording.h"
 #include "runtime/device/block_uses.h"
 #include "runtime/tensor/backend.h"
@@ -41,14 +42,30 @@ const Backend& backend() {
   return all;
 }
 
+const Backend* begin() {
+  static const auto* emulation = new cuda_on_cpu::Emulation({.computes = false});
+  (void)emulation;
+  return &backend();
+}
+
+GpuSurvey survey() {
+  GpuSurvey seen;
+  seen.architectures = {90};
+  seen.gpus.push_back({.name = "recorded", .architecture = 90});
+  return seen;
+}
+
+constexpr GpuLibrary library{
+    .backend = begin,
+    .survey = survey,
+    .workspace_bytes = [](const cuda::ConvolutionWork&, const DescribedDevice&) -> std::size_t {
+      return 0;
+    }};
+
 }  // namespace
 }  // namespace troupe::recording
 
 extern "C" {
-const troupe::Backend* troupe_cuda_backend() {
-  static const auto* emulation = new cuda_on_cpu::Emulation({.computes = false});
-  (void)emulation;
-  return &troupe::recording::backend();
-}
+const troupe::GpuLibrary* troupe_cuda_library() { return &troupe::recording::library; }
 const char* troupe_cuda_version() { return TROUPE_VERSION; }
 }
