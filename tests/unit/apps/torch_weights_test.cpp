@@ -170,6 +170,31 @@ TEST(TorchInspection, GivesOneDigestForTheSameWeights) {
     EXPECT_EQ(ran.code, exit_done) << ran.error;
     return ran.out;
   };
+TEST_F(TorchWeightsVerbs, NameThePrefixWithoutWhichNamesFit) {
+  const TensorSource plain = open_torch_file(export_as("w.pt")).tensors;
+  std::vector<NamedTensor> half, both;
+  for (const TensorInfo& tensor : plain.tensors) {
+    const Tensor content = plain.read(tensor.name);
+    half.push_back(
+        {(tensor.name.starts_with("layers.0") ? "backbone." : "") + tensor.name, content});
+    for (const char* prefix : {"student.", "teacher."})
+      both.push_back({prefix + tensor.name, content});
+  }
+  stream_torch_file(path("half.pt"), TensorSource::of(half)).value();
+  stream_torch_file(path("both.pt"), TensorSource::of(both)).value();
+  EXPECT_THAT(eval(path("half.pt")),
+              HasSubstr("another model, but 2 names fit without the prefix 'backbone.' "
+                        "(FILE#backbone. takes those): 2 missing"));
+  const Ran ran = run_troupe({"train", options_, "-o", path("none"), "-r",
+                              "model.weights=" + path("both.pt"), "-r", "model.strict=false"});
+  EXPECT_THAT(ran.error, HasSubstr("none of its 8 tensors fits, but 4 names fit without the prefix "
+                                   "that is one of 'student.', 'teacher.' (FILE#student. takes "
+                                   "those): "));
+  EXPECT_EQ(eval(path("both.pt") + "#teacher."), eval(path("w.pt")));
+  EXPECT_THAT(run_troupe({"inspect", path("both.pt") + "#teacher."}).out,
+              HasSubstr("weights: teacher.\n"));
+}
+
   for (const char* name : {"training.pt", "lightning.ckpt", "distributed", "no_checksums.pt"})
     EXPECT_EQ(digest(name), digest("state_dict.pt")) << name;
 }
