@@ -29,6 +29,7 @@
 #include "runtime/file/torch_file.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
+#include "runtime/tensor/finite.h"
 #include "runtime/world/cores.h"
 #include "runtime/world/environment.h"
 #include "runtime/world/world.h"
@@ -92,6 +93,22 @@ std::filesystem::path initial_weights(const Options& options) {
     throw Error(ErrorCode::bad_options,
                 fmt::format("{}model.weights is {}, which does not exist", options.weights_position,
                             options.weights.string()),
+/// The same weights. Reading a tensor with numbers that are not finite throws.
+TensorSource finite(TensorSource source, const std::string& origin) {
+  source.read = [origin, read = std::move(source.read)](const std::string& name) {
+    Tensor tensor = read(name);
+    if (const auto found = first_not_finite(tensor))
+      throw Error(
+          ErrorCode::bad_file,
+          fmt::format("model.weights: {} of {} has {} at number {} of {}", printable(name), origin,
+                      not_finite_text(tensor, *found), *found + 1, tensor.element_count()),
+          "give weights of a run that has not diverged; with train.stop_on_nan false they "
+          "are taken as they are");
+    return tensor;
+  };
+  return source;
+}
+
                 "check the path");
   try {
     return find_weights(options.weights);
@@ -147,7 +164,8 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
       throw of_another_model(error, start.checkpoint, start.options, options);
     }
   } else if (!options.weights.empty()) {
-    const WeightsFile weights = opened_weights(options, start);
+    WeightsFile weights = opened_weights(options, start);
+    if (pipeline.stop_on_nan) weights.tensors = finite(std::move(weights.tensors), weights.name());
     try {
       pipeline.initial =
           states_from(pipeline, here.process,

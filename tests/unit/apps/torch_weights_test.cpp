@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include "apps/command.h"
@@ -114,6 +116,29 @@ TEST_F(TorchWeightsVerbs, RemoveTheNameOfAWrapper) {
   }
 }
 
+TEST_F(TorchWeightsVerbs, NameTheTensorThatIsNotFinite) {
+  const TensorSource plain = open_torch_file(export_as("w.pt")).tensors;
+  const std::string first = plain.tensors.front().name;
+  TensorSource spoilt = plain;
+  spoilt.read = [&](const std::string& name) {
+    const Tensor read = plain.read(name);
+    Tensor tensor = Tensor::empty(read.shape(), read.dtype(), Device::cpu());
+    std::memcpy(tensor.raw(), read.raw(), read.bytes());
+    if (name == first) tensor.data<float>()[2] = std::nanf("");
+    return tensor;
+  };
+  stream_torch_file(path("spoilt.pt"), spoilt).value();
+  const auto train = [&](const std::string& more) {
+    return run_troupe({"train", options_, "-o", path("spoilt" + more), "-r",
+                       "model.weights=" + path("spoilt.pt"), "-r", more});
+  };
+  const Ran ran = train("seed=1");
+  EXPECT_EQ(ran.code, exit_failed);
+  EXPECT_THAT(ran.error, HasSubstr("model.weights: " + first + " of " + path("spoilt.pt") +
+                                   " has nan at number 3 of "));
+  EXPECT_EQ(train("train.stop_on_nan=false").code, exit_done);
+}
+
 TEST_F(TorchWeightsVerbs, TakeThePartOfAFileThatThePathNames) {
   EXPECT_THAT(eval(golden("several.pt")), HasSubstr("generator, discriminator"));
   EXPECT_THAT(eval(golden("several.pt") + "#generator"), HasSubstr("belong to another model"));
@@ -145,31 +170,6 @@ TEST_F(TorchWeightsVerbs, MissingNamesHaveTheirNearestMatch) {
                       " [like " + first + " of the model]")));
 }
 
-TEST(TorchInspection, ListsTensorsAndOtherEntries) {
-  const Ran ran = run_troupe({"inspect", golden("training.pt")});
-  EXPECT_EQ(ran.code, exit_done) << ran.error;
-  EXPECT_THAT(ran.out, AllOf(HasSubstr("training.pt: PyTorch file; all checksums match\n"
-                                       "weights: model_state_dict\n"
-                                       "other entries: epoch, optimizer_state_dict\n"),
-                             HasSubstr("bn.num_batches_tracked"), HasSubstr("fc.weight"),
-                             HasSubstr("[2, 3]"), HasSubstr("7 tensors")));
-  const Ran folder = run_troupe({"inspect", golden("distributed")});
-  EXPECT_EQ(folder.code, exit_done) << folder.error;
-  EXPECT_THAT(folder.out, AllOf(HasSubstr("distributed checkpoint of PyTorch"),
-                                HasSubstr("weights: model\n"), HasSubstr("7 tensors")));
-}
-
-TEST(TorchInspection, SaysThatThereAreNoChecksums) {
-  EXPECT_THAT(run_troupe({"inspect", golden("no_checksums.pt")}).out,
-              HasSubstr("complete; it has no checksums\n"));
-}
-
-TEST(TorchInspection, GivesOneDigestForTheSameWeights) {
-  const auto digest = [](const char* name) {
-    const Ran ran = run_troupe({"inspect", "--digest", golden(name)});
-    EXPECT_EQ(ran.code, exit_done) << ran.error;
-    return ran.out;
-  };
 TEST_F(TorchWeightsVerbs, NameThePrefixWithoutWhichNamesFit) {
   const TensorSource plain = open_torch_file(export_as("w.pt")).tensors;
   std::vector<NamedTensor> half, both;
@@ -195,6 +195,31 @@ TEST_F(TorchWeightsVerbs, NameThePrefixWithoutWhichNamesFit) {
               HasSubstr("weights: teacher.\n"));
 }
 
+TEST(TorchInspection, ListsTensorsAndOtherEntries) {
+  const Ran ran = run_troupe({"inspect", golden("training.pt")});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("training.pt: PyTorch file; all checksums match\n"
+                                       "weights: model_state_dict\n"
+                                       "other entries: epoch, optimizer_state_dict\n"),
+                             HasSubstr("bn.num_batches_tracked"), HasSubstr("fc.weight"),
+                             HasSubstr("[2, 3]"), HasSubstr("7 tensors")));
+  const Ran folder = run_troupe({"inspect", golden("distributed")});
+  EXPECT_EQ(folder.code, exit_done) << folder.error;
+  EXPECT_THAT(folder.out, AllOf(HasSubstr("distributed checkpoint of PyTorch"),
+                                HasSubstr("weights: model\n"), HasSubstr("7 tensors")));
+}
+
+TEST(TorchInspection, SaysThatThereAreNoChecksums) {
+  EXPECT_THAT(run_troupe({"inspect", golden("no_checksums.pt")}).out,
+              HasSubstr("complete; it has no checksums\n"));
+}
+
+TEST(TorchInspection, GivesOneDigestForTheSameWeights) {
+  const auto digest = [](const char* name) {
+    const Ran ran = run_troupe({"inspect", "--digest", golden(name)});
+    EXPECT_EQ(ran.code, exit_done) << ran.error;
+    return ran.out;
+  };
   for (const char* name : {"training.pt", "lightning.ckpt", "distributed", "no_checksums.pt"})
     EXPECT_EQ(digest(name), digest("state_dict.pt")) << name;
 }
