@@ -27,9 +27,10 @@
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/torch_file.h"
+#include "runtime/options/tree.h"
 #include "runtime/print.h"
-#include "runtime/text.h"
 #include "runtime/tensor/finite.h"
+#include "runtime/text.h"
 #include "runtime/world/cores.h"
 #include "runtime/world/environment.h"
 #include "runtime/world/world.h"
@@ -62,11 +63,23 @@ Error with_option(const Error& error, std::string_view key) {
   return {error.code(), fmt::format("{}: {}", key, error.message()), error.remedy()};
 }
 
+/// Empty if the data set has no such option, or if it is not set.
+std::filesystem::path data_path(const Options& options) {
+  const std::string yaml = option_text(options, "data.path");
+  return yaml.empty() ? yaml : parse_yaml(yaml, "data.path").scalar;
+}
+
 Dataset opened_dataset(const Options& options) {
   const SlowNotice notice(fmt::format("opening the data set {}", options.dataset.name));
   try {
     return open_dataset(options.dataset.chosen(), dataset_options(options));
   } catch (const Error& error) {
+    const std::filesystem::path path = data_path(options);
+    std::error_code ignored;
+    if (error.code() == ErrorCode::io && !path.empty() && !std::filesystem::exists(path, ignored))
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("data.path is {}, which does not exist", path.string()),
+                  error.remedy());
     throw with_option(error, "data.path");
   }
 }
@@ -80,19 +93,6 @@ WeightsFile opened_weights(const Options& options, const StartingPoint& start) {
   }
 }
 
-StateSpec whole_spec(const PipelineOptions& pipeline) {
-  Model model = model_of(pipeline);
-  const std::size_t blocks = model.blocks.size();
-  return Network(std::move(model), 0, blocks, pipeline.dtype, pipeline.stream).spec();
-}
-
-}  // namespace
-
-std::filesystem::path initial_weights(const Options& options) {
-  if (!std::filesystem::exists(torch_path(options.weights).path))
-    throw Error(ErrorCode::bad_options,
-                fmt::format("{}model.weights is {}, which does not exist", options.weights_position,
-                            options.weights.string()),
 /// The same weights. Reading a tensor with numbers that are not finite throws.
 TensorSource finite(TensorSource source, const std::string& origin) {
   source.read = [origin, read = std::move(source.read)](const std::string& name) {
@@ -109,6 +109,19 @@ TensorSource finite(TensorSource source, const std::string& origin) {
   return source;
 }
 
+StateSpec whole_spec(const PipelineOptions& pipeline) {
+  Model model = model_of(pipeline);
+  const std::size_t blocks = model.blocks.size();
+  return Network(std::move(model), 0, blocks, pipeline.dtype, pipeline.stream).spec();
+}
+
+}  // namespace
+
+std::filesystem::path initial_weights(const Options& options) {
+  if (!std::filesystem::exists(torch_path(options.weights).path))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{}model.weights is {}, which does not exist", options.weights_position,
+                            options.weights.string()),
                 "check the path");
   try {
     return find_weights(options.weights);
