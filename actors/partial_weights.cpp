@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_set>
 
+#include "ops/nn/name_prefixes.h"
 #include "runtime/error.h"
 #include "runtime/text.h"
 
@@ -99,6 +101,10 @@ std::vector<std::string> kept_constants(const StateSpec& spec, const TensorSourc
 Error nothing_fits(const std::string& origin, const TensorSource& file, const TensorSource& model,
                    const std::vector<std::string>& misfits) {
   constexpr std::size_t shown = 3;
+  std::vector<std::string_view> given;
+  for (const TensorInfo& tensor : file.tensors) given.emplace_back(tensor.name);
+  std::unordered_set<std::string_view> wanted;
+  for (const TensorInfo& tensor : model.tensors) wanted.emplace(tensor.name);
   const auto names_of = [](const TensorSource& source) {
     std::vector<std::string> names;
     for (const TensorInfo& tensor : source.tensors) names.push_back(tensor.name);
@@ -108,8 +114,8 @@ Error nothing_fits(const std::string& origin, const TensorSource& file, const Te
                                                         names_of(file), names_of(model))
                                           : listed(misfits, shown);
   return {ErrorCode::bad_file,
-          fmt::format("{}: none of its {} fits: {}", origin,
-                      counted(std::ssize(file.tensors), "tensor"), why),
+          fmt::format("{}: none of its {} fits{}: {}", origin,
+                      counted(std::ssize(file.tensors), "tensor"), prefix_hint(given, wanted), why),
           misfits.empty() ? "give weights of this model, or rename the tensors of the file as the "
                             "model names them"
                           : "create the model with the sizes of the file, or give weights of this "

@@ -6,6 +6,7 @@
 
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
+#include "runtime/tensor/finite.h"
 
 namespace troupe {
 namespace {
@@ -18,6 +19,18 @@ void copy_rows(const MicroBatchSamples& wanted, const Tensor& from, Tensor& to) 
     std::memcpy(out, from.raw() + sample * bytes, bytes);
     out += bytes;
   }
+}
+
+/// Throws if a training sample has nan or an infinite number: no learning rate would help.
+void check_finite(const Dataset& dataset, const MicroBatchSamples& wanted, const Tensor& samples) {
+  const auto found = first_not_finite(samples);
+  if (!found) return;
+  const std::int64_t size = dataset.samples().shape.element_count();
+  throw Error(ErrorCode::bad_file,
+              fmt::format("training sample {} of {} (from 0) has {} at number {} of {}",
+                          wanted.samples[static_cast<std::size_t>(*found / size)], dataset.name(),
+                          not_finite_text(samples, *found), *found % size + 1, size),
+              "remove the sample, or give it a number");
 }
 
 /// The rows of a tensor, each moved on by one; the last becomes the first.
@@ -140,6 +153,7 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
     take_stored(wanted, *stored, batch);
   }
   if (read_as != dtype_) batch.samples = cast(batch.samples, dtype_);
+  if (!transform_ && split_ == Split::train) check_finite(dataset_, wanted, batch.samples);
   if (own_) apply_own(wanted, batch);
   if (mix_.any()) {
     batch.share = mix(mix_, seed_, wanted.header.key, batch.samples);

@@ -37,7 +37,8 @@ class BatchMaker {
   /// the samples.
   BatchMaker(Dataset dataset, Split split, TransformOptions transform, MixOptions mix = {});
 
-  /// A pure function of `wanted`. Throws Error for damaged files and for samples out of range.
+  /// A pure function of `wanted`. Throws Error for damaged files, for samples out of range, and for
+  /// training samples with numbers that are not finite in the type of the batch.
   Batch make(const MicroBatchSamples& wanted) const;
 
  private:

@@ -9,9 +9,11 @@
 #include "ops/optim/optimizer.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/name_prefix.h"
 #include "runtime/file/safetensors.h"
 #include "runtime/file/torch_file.h"
 #include "runtime/print.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -71,6 +73,14 @@ WeightsFile open_weights(const std::filesystem::path& path) {
     if (kind == FileKind::torch_zip) return weights_of(found, open_torch_file(found, part));
     if (kind != FileKind::safetensors) throw foreign_file(found, kind, weights_files);
     result.tensors = SafetensorsFile::open(found).source();
+    if (is_name_prefix(part))
+      result.tensors = without_prefix(std::move(result.tensors), part, found.string());
+    else if (!part.empty())
+      throw Error(ErrorCode::bad_file,
+                  fmt::format("'{}' has no entry '{}': a safetensors file is one dictionary",
+                              found.string(), printable(part)),
+                  "leave out what is behind '#', or end it with '.' for a prefix of names");
+    result.part = part;
     return result;
   }
   return weights_of(found, open_checkpoint(found));

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/inspect/print_columns.h"
@@ -84,15 +85,18 @@ void print_operators(const graph::Graph& graph) {
   print_section(rows);
 }
 
-void print_lacking(const graph::Graph& graph) {
+/// "2 operators, used 5 times".
+std::string uses_text(const std::vector<graph::Lacking>& nodes) {
   std::set<std::string_view> operators;
-  for (const graph::Lacking& lacking : graph.lacking) operators.insert(lacking.operation);
-  const auto count = std::ssize(operators), uses = std::ssize(graph.lacking);
-  print_out("Troupe lacks {}{}, so it cannot train this model:\n", counted(count, "operator"),
-            uses == count ? "" : fmt::format(", used {} times", uses));
+  for (const graph::Lacking& node : nodes) operators.insert(node.operation);
+  const auto count = std::ssize(operators), uses = std::ssize(nodes);
+  return counted(count, "operator") + (uses == count ? "" : fmt::format(", used {} times", uses));
+}
+
+void print_nodes(const std::vector<graph::Lacking>& nodes) {
   std::vector<Row> rows;
   std::vector<std::string> remedies;
-  for (const graph::Lacking& lacking : graph.lacking) {
+  for (const graph::Lacking& lacking : nodes) {
     rows.push_back({lacking.operation,
                     graph::Origin{lacking.name, lacking.module, lacking.source}.text(),
                     lacking.reason});
@@ -103,6 +107,25 @@ void print_lacking(const graph::Graph& graph) {
   print_columns(rows);
   for (const std::string& remedy : remedies) print_out("try: {}\n", remedy);
   print_out("\n");
+}
+
+void print_lacking(const graph::Graph& graph) {
+  std::vector<graph::Lacking> for_evaluation, lacking;
+  std::string mode;
+  for (graph::Lacking node : graph.lacking)
+    if (graph::is_for_evaluation(node)) {
+      mode = std::exchange(node.reason, "");  // said once, not in each row
+      for_evaluation.push_back(std::move(node));
+    } else {
+      lacking.push_back(std::move(node));
+    }
+  if (!for_evaluation.empty()) {
+    print_out("{}; it has {} in this mode:\n", mode, uses_text(for_evaluation));
+    print_nodes(for_evaluation);
+  }
+  if (lacking.empty()) return;
+  print_out("Troupe lacks {}, so it cannot train this model:\n", uses_text(lacking));
+  print_nodes(lacking);
 }
 
 /// The module that a tensor belongs to.
@@ -124,7 +147,8 @@ void sort_by_module(std::vector<Row>& rows) {
 std::string role_of(const graph::Graph& graph, const graph::Value& value,
                     const std::set<graph::ValueId>& read, graph::ValueId id) {
   if (value.kind == graph::Value::Kind::buffer) return "buffer";
-  if (!graph.lacking.empty() && !read.contains(id)) return "parameter (operator lacking)";
+  if (!graph.lacking.empty() && !read.contains(id))
+    return graph::is_for_evaluation(graph) ? "parameter" : "parameter (operator lacking)";
   return value.trainable ? "" : "frozen";
 }
 

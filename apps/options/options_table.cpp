@@ -25,10 +25,20 @@ constexpr std::string_view accumulation_hint =
     "train.micro_batches to 4 and multiply train.batch_size by 4";
 constexpr std::string_view nodes_hint =
     "a launcher starts processes on several hosts: troupe launch --nnodes N, or srun";
+constexpr std::string_view processes_hint =
+    "parallel.data is the number of replicas; a launcher starts a process for each of them: "
+    "troupe launch --nproc-per-node N -- train FILE -r parallel.data=N";
 constexpr std::string_view top_k_hint =
     "checkpoint.keep keeps the newest, checkpoint.keep_best also the best by train.monitor";
 constexpr std::string_view automatic = "auto";
 constexpr std::string_view restart_hint = "to resume, add --restart auto";
+constexpr std::string_view output_hint = "the output folder is an argument: -o FOLDER";
+constexpr std::string_view no_option_hint = "there is no such option: leave it out";
+constexpr std::string_view means_cross_entropy = "did you mean cross_entropy?";
+constexpr std::string_view means_mse = "did you mean mse?";
+constexpr std::string_view means_bce = "did you mean bce?";
+constexpr std::string_view linear_hint =
+    "write polynomial, whose train.power 1 makes it linear; train.warmup_steps is the warm-up";
 
 constexpr std::pair<std::string_view, Augment> augmentations[] = {
     {"flip", Augment::flip},
@@ -174,7 +184,14 @@ void add_run(OptionFields& fields, Options& o) {
              .hints = {{"deterministic", "a seed always gives the same bits; leave it out"},
                        {"benchmark",
                         "the key convolution chooses the algorithm of convolutions; "
-                        "leave it out for the default"}}}));
+                        "leave it out for the default"},
+                       {"default_root_dir", output_hint},
+                       {"output_dir", output_hint},
+                       {"pin_memory", no_option_hint},
+                       {"compile", no_option_hint},
+                       {"callbacks",
+                        "train.patience stops early, checkpoint.* says which checkpoints there "
+                        "are, train.schedule is the learning rate schedule"}}}));
   fields.push_back(choice_field("device", o.device, device_names,
                                 "what computes: cuda, an NVIDIA GPU; auto, a GPU if this build has "
                                 "CUDA and one can be used, else the CPU",
@@ -263,9 +280,12 @@ void add_data(OptionFields& fields, Options& o) {
       field("data.workers", data.workers,
             "threads that prepare the micro-batches of a replica; 0: the loader prepares them",
             {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
-  fields.push_back(field("data.limit", o.selection.limit,
-                         "maximum number of training samples; 0: all",
-                         {.at_least = 0, .at_most = many, .synonyms = {"limit_train_batches"}}));
+  fields.push_back(field(
+      "data.limit", o.selection.limit, "maximum number of training samples; 0: all",
+      {.at_least = 0,
+       .at_most = many,
+       .synonyms = {"limit_train_batches"},
+       .hints = {{"overfit_batches", "data.limit counts samples: batches × train.batch_size"}}}));
   fields.push_back(field(
       "data.test_limit", o.selection.test_limit, "maximum number of test samples; 0: all",
       {.at_least = 0, .at_most = many, .synonyms = {"limit_val_batches", "limit_test_batches"}}));
@@ -277,7 +297,19 @@ void add_loss(OptionFields& fields, LossFunction& loss) {
       "cross_entropy of classes; mse (mean squared error) or bce (binary cross-entropy of logits) "
       "of numbers; bce also of two classes, with model.classes 1. The accuracy of bce is the "
       "share of samples in which every logit is above 0 exactly where its target is at least 0.5",
-      {.synonyms = {"criterion", "loss_function", "objective"}}));
+      {.synonyms = {"criterion", "loss_function", "objective"},
+       .value_hints = {{"ce", means_cross_entropy},
+                       {"xent", means_cross_entropy},
+                       {"nll", means_cross_entropy},
+                       {"negativeloglikelihood", means_cross_entropy},
+                       {"softmax", means_cross_entropy},
+                       {"l2", means_mse},
+                       {"meansquarederror", means_mse},
+                       {"squarederror", means_mse},
+                       {"binarycrossentropy", means_bce},
+                       {"binarycrossentropywithlogits", means_bce},
+                       {"bcewithlogits", means_bce},
+                       {"logistic", means_bce}}}));
   const OnlyWith only_classes{.key = "train.loss", .values = {"cross_entropy"}};
   fields.push_back(
       field("train.label_smoothing", loss.label_smoothing,
@@ -299,16 +331,23 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(
       field("train.epochs", p.epochs, "passes over the training samples",
             {.at_least = 1, .at_most = 1e6, .synonyms = {"num_epochs", "max_epochs"}}));
-  fields.push_back(field("train.steps", as_signed(p.max_steps),
-                         "steps after which the run ends; the learning rate schedule still spans "
-                         "train.epochs; 0: after train.epochs",
-                         {.at_least = 0,
-                          .at_most = most_steps,
-                          .synonyms = {"max_steps", "num_steps"},
-                          .setting = "max_steps"}));
+  fields.push_back(
+      field("train.steps", as_signed(p.max_steps),
+            "steps after which the run ends; the learning rate schedule still spans "
+            "train.epochs; 0: after train.epochs",
+            {.at_least = 0,
+             .at_most = most_steps,
+             .synonyms = {"max_steps", "num_steps"},
+             .hints = {{"fast_dev_run", "train.steps ends a run early: train.steps=1"}},
+             .setting = "max_steps"}));
   fields.push_back(field("train.batch_size", p.batch_size,
                          "samples of one step, over all replicas and micro-batches",
-                         {.at_least = 1, .at_most = largest_size, .synonyms = {"batch", "bs"}}));
+                         {.at_least = 1,
+                          .at_most = largest_size,
+                          .synonyms = {"batch", "bs"},
+                          .hints = {{"per_device_train_batch_size",
+                                     "train.batch_size is that of a step over all replicas: "
+                                     "that of a device × replicas"}}}));
   fields.push_back(field("train.micro_batches", as_signed(p.micro_batches),
                          "micro-batches of a batch, over all replicas; batch norm averages over "
                          "one micro-batch",
@@ -363,14 +402,18 @@ void add_train(OptionFields& fields, Options& o) {
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
       "learning rate schedule; it spans train.epochs even if train.steps ends the run earlier, so "
       "one_cycle, cosine and polynomial come near 0 only in the last epoch",
-      {.synonyms = {"lr_schedule", "scheduler"}, .setting = "LearningRateOptions::schedule"}));
+      {.synonyms = {"lr_schedule", "scheduler"},
+       .hints = {{"T_max", "the schedule cosine spans train.epochs, by steps: leave it out"}},
+       .value_hints = {{"linear", linear_hint}, {"linearwithwarmup", linear_hint}},
+       .setting = "LearningRateOptions::schedule"}));
   fields.push_back(field(
       "train.warmup_steps", p.rate.warmup_steps,
       "steps in which the learning rate rises linearly from near 0 to train.lr",
       {.at_least = 0,
        .at_most = most_steps,
        .synonyms = {"warmup"},
-       .hints = {{"warmup_epochs", "train.warmup_steps counts steps: epochs × steps of one"}}}));
+       .hints = {{"warmup_epochs", "train.warmup_steps counts steps: epochs × steps of one"},
+                 {"warmup_ratio", "train.warmup_steps counts steps: ratio × steps of the run"}}}));
   const OnlyWith only_step{.key = "train.schedule", .values = {"step"}};
   const OnlyWith with_factor{.key = "train.schedule", .values = {"step", "plateau"}};
   const OnlyWith only_plateau{.key = "train.schedule", .values = {"plateau"}};
@@ -409,7 +452,8 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
                                 "score by which train.patience, train.schedule plateau and "
                                 "checkpoint.keep_best compare evaluations",
-                                {.setting = "EarlyStopping::monitor"}));
+                                {.value_hints = {{"acc", "did you mean test_accuracy?"}},
+                                 .setting = "EarlyStopping::monitor"}));
   fields.push_back(field("train.min_delta", p.stopping.min_delta,
                          "change of train.monitor that an improvement must exceed",
                          {.at_least = 0, .at_most = 1e6}));
@@ -482,8 +526,14 @@ void add_parallel(OptionFields& fields, Options& o) {
   fields.push_back(field("parallel.data", as_signed(p.replicas), "replicas of the whole pipeline",
                          {.at_least = 1,
                           .at_most = largest_count,
-                          .synonyms = {"dp", "replicas", "devices", "strategy"},
-                          .hints = {{"num_nodes", nodes_hint}, {"nnodes", nodes_hint}},
+                          .synonyms = {"dp", "replicas"},
+                          .hints = {{"num_nodes", nodes_hint},
+                                    {"nnodes", nodes_hint},
+                                    {"devices", processes_hint},
+                                    {"gpus", processes_hint},
+                                    {"strategy", processes_hint},
+                                    {"world_size", processes_hint},
+                                    {"nproc_per_node", processes_hint}},
                           .setting = "replicas"}));
   fields.push_back(
       choice_field("parallel.schedule", p.schedule, schedule_names,
@@ -565,7 +615,10 @@ void add_writing(OptionFields& fields, Options& o) {
                          {.at_least = 0,
                           .at_most = many,
                           .synonyms = {"save_total_limit", "max_to_keep"},
-                          .hints = {{"save_top_k", top_k_hint}}}));
+                          .hints = {{"save_top_k", top_k_hint},
+                                    {"save_last",
+                                     "a run always writes a last checkpoint, and "
+                                     "checkpoint.keep keeps the newest"}}}));
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
                          "also keep the checkpoint with the best evaluation by train.monitor",
                          {.synonyms = {"save_best_only", "save_best"},

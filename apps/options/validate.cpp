@@ -63,15 +63,18 @@ class Validator {
     return where == "default" ? "" : where + ": ";
   }
 
-  /// The error of a definition, at the keys that it names; at `keys` if it names none that is set.
-  /// A damaged file stays one: its option is right.
+  /// The error of a definition, at the keys that it names, or at `keys` if it names none that is
+  /// set, or if an override set one of those alone.
+  /// A file that is damaged, or that Troupe cannot run, stays one: its option is right.
   void refuse(const Error& error, std::vector<std::string> keys) const {
     const std::vector<std::string> named = keys_named_by(error, options_.own);
     const auto is_set = [&](const std::string& key) { return origins_.of(key) != "default"; };
-    if (std::ranges::any_of(named, is_set)) keys = named;
+    if (std::ranges::any_of(named, is_set)) keys.insert(keys.begin(), named.begin(), named.end());
     const Error worded = in_words_of_the_command(error, options_.own);
-    throw Error(error.code() == ErrorCode::bad_file ? ErrorCode::bad_file : ErrorCode::bad_options,
-                position_of(keys) + worded.message(), worded.remedy());
+    const ErrorCode code = error.code();
+    const bool of_file = code == ErrorCode::bad_file || code == ErrorCode::unsupported;
+    throw Error(of_file ? code : ErrorCode::bad_options, position_of(keys) + worded.message(),
+                worded.remedy());
   }
   template <class D>
   static std::vector<std::string> keys_of(const Choice<D>& choice) {
@@ -206,7 +209,9 @@ class Validator {
       const ModelSource& model = options_.model.chosen();
       if (data_) check_fits(loss, data_.value().samples, model.outputs(), model.file());
     } catch (const Error& error) {
-      refuse(error, {"train.loss", "model.file"});
+      std::vector<std::string> keys = {"train.loss", "model.file", "data.name"};
+      for (std::string& key : keys_of(options_.dataset)) keys.push_back(std::move(key));
+      refuse(error, std::move(keys));
     }
   }
 

@@ -28,7 +28,9 @@
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/torch_file.h"
+#include "runtime/options/tree.h"
 #include "runtime/print.h"
+#include "runtime/tensor/finite.h"
 #include "runtime/text.h"
 #include "runtime/world/cores.h"
 #include "runtime/world/environment.h"
@@ -62,11 +64,23 @@ Error with_option(const Error& error, std::string_view key) {
   return {error.code(), fmt::format("{}: {}", key, error.message()), error.remedy()};
 }
 
+/// Empty if the data set has no such option, or if it is not set.
+std::filesystem::path data_path(const Options& options) {
+  const std::string yaml = option_text(options, "data.path");
+  return yaml.empty() ? yaml : parse_yaml(yaml, "data.path").scalar;
+}
+
 Dataset opened_dataset(const Options& options) {
   const SlowNotice notice(fmt::format("opening the data set {}", options.dataset.name));
   try {
     return open_dataset(options.dataset.chosen(), dataset_options(options));
   } catch (const Error& error) {
+    const std::filesystem::path path = data_path(options);
+    std::error_code ignored;
+    if (error.code() == ErrorCode::io && !path.empty() && !std::filesystem::exists(path, ignored))
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("data.path is {}, which does not exist", path.string()),
+                  error.remedy());
     throw with_option(error, "data.path");
   }
 }
@@ -78,6 +92,22 @@ WeightsFile opened_weights(const Options& options, const StartingPoint& start) {
   } catch (const Error& error) {
     throw with_option(error, "model.weights");
   }
+}
+
+/// The same weights. Reading a tensor with numbers that are not finite throws.
+TensorSource finite(TensorSource source, const std::string& origin) {
+  source.read = [origin, read = std::move(source.read)](const std::string& name) {
+    Tensor tensor = read(name);
+    if (const auto found = first_not_finite(tensor))
+      throw Error(
+          ErrorCode::bad_file,
+          fmt::format("model.weights: {} of {} has {} at number {} of {}", printable(name), origin,
+                      not_finite_text(tensor, *found), *found + 1, tensor.element_count()),
+          "give weights of a run that has not diverged; with train.stop_on_nan false they "
+          "are taken as they are");
+    return tensor;
+  };
+  return source;
 }
 
 StateSpec whole_spec(const PipelineOptions& pipeline) {
@@ -148,7 +178,8 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
       throw of_another_model(error, start.checkpoint, start.options, options);
     }
   } else if (!options.weights.empty()) {
-    const WeightsFile weights = opened_weights(options, start);
+    WeightsFile weights = opened_weights(options, start);
+    if (pipeline.stop_on_nan) weights.tensors = finite(std::move(weights.tensors), weights.name());
     try {
       pipeline.initial =
           states_from(pipeline, here.process,

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "ops/graph/block_module.h"
 #include "ops/graph/builder.h"
+#include "ops/graph/compositions.h"
 #include "ops/graph/shapes.h"
 #include "runtime/error.h"
 #include "runtime/text.h"
@@ -21,8 +23,15 @@ const Node* maker_of(const Graph& graph, ValueId value) {
 
 void check_complete(const Graph& graph) {
   if (graph.lacking.empty()) return;
-  const Lacking& first = graph.lacking.front();
+  const auto evaluation = std::ranges::find_if(
+      graph.lacking, [](const Lacking& lacking) { return is_for_evaluation(lacking); });
+  const bool for_evaluation = evaluation != graph.lacking.end();
+  const Lacking& first = for_evaluation ? *evaluation : graph.lacking.front();
   const std::string place = Origin{first.name, first.module, first.source}.text();
+  if (for_evaluation)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: it has {}, {}", first.reason, first.operation, place),
+                remedy_for(first));
   std::set<std::string> others;
   for (const Lacking& lacking : graph.lacking) others.insert(lacking.operation);
   others.erase(first.operation);
@@ -49,6 +58,13 @@ std::vector<std::string> untouched(const Graph& graph, const std::vector<Step>& 
 }
 
 }  // namespace
+
+bool is_for_evaluation(const Lacking& lacking) { return lacking.reason == evaluation_mode; }
+
+bool is_for_evaluation(const Graph& graph) {
+  return std::ranges::any_of(graph.lacking,
+                             [](const Lacking& lacking) { return is_for_evaluation(lacking); });
+}
 
 std::string remedy_for(const Lacking& lacking) {
   if (!lacking.remedy.empty()) return lacking.remedy;

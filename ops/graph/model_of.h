@@ -15,6 +15,11 @@ struct GraphModelOptions {
   bool drops_log_softmax = false;
 };
 
+/// Whether a model that cannot be trained contains an operator in its form of evaluation mode:
+/// Troupe has the operator, and net.train() before the export is the remedy.
+bool is_for_evaluation(const Graph& graph);
+bool is_for_evaluation(const Lacking& lacking);
+
 /// What to do about an operator that Troupe lacks.
 std::string remedy_for(const Lacking& lacking);
 
@@ -23,8 +28,8 @@ bool ends_with_log_softmax(const Graph& graph);
 
 /// A model with a block for each part of the graph (partition). Blocks share the graph and record
 /// the primitives of ops/primitives. Their initial state is that of the file unless `initialise`.
-/// Throws Error{unsupported} for a graph that lacks operators, naming the first of them, and for
-/// layers that cannot share a parameter.
+/// Throws Error{unsupported} for a graph that is_for_evaluation or lacks operators, naming the
+/// first of them, and for layers that cannot share a parameter.
 Model model_of(const std::shared_ptr<const Graph>& graph, const GraphModelOptions& options);
 
 }  // namespace troupe::graph

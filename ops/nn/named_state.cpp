@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ops/nn/name_prefixes.h"
 #include "ops/nn/state.h"
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
@@ -63,7 +63,9 @@ class Checker {
     if (!strict) unexpected.clear();
     const bool fits = missing_.empty() && wrong_.empty() && unexpected.empty();
     if (fits && other_values_.empty()) return;
-    std::string message = "the weights belong to another model:";
+    const std::vector<std::string_view> surplus(unexpected.begin(), unexpected.end());
+    std::string message = fmt::format("the weights belong to another model{}:",
+                                      prefix_hint(surplus, {missing_.begin(), missing_.end()}));
     append(message, "missing", with_similar(missing_, unexpected, "the file"));
     append(message, "of another shape or type", wrong_);
     append(message, "unexpected", with_similar(unexpected, missing_, "the model"));
@@ -141,15 +143,12 @@ std::unordered_set<std::string_view> names_of(const StateSpec& spec) {
 /// Nothing if names fit as they are, or if several modules have as many.
 std::string wrapper_of(const std::unordered_set<std::string_view>& names,
                        const std::vector<TensorInfo>& tensors) {
-  constexpr int most_modules = 8;
-  std::map<std::string_view, std::size_t> fits;
+  std::vector<std::string_view> given;
   for (const TensorInfo& tensor : tensors) {
-    const std::string_view name = tensor.name;
-    if (names.contains(name)) return {};
-    std::size_t dot = name.find('.');
-    for (int i = 0; i < most_modules && dot != name.npos; ++i, dot = name.find('.', dot + 1))
-      if (names.contains(name.substr(dot + 1))) ++fits[name.substr(0, dot + 1)];
+    if (names.contains(tensor.name)) return {};
+    given.emplace_back(tensor.name);
   }
+  const auto fits = fitting_prefixes(given, names);
   const auto best =
       std::ranges::max_element(fits, {}, [](const auto& modules) { return modules.second; });
   const auto as_many = [&](const auto& modules) { return modules.second == best->second; };

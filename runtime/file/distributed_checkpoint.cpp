@@ -6,6 +6,7 @@
 #include <map>
 
 #include "runtime/file/distributed_metadata.h"
+#include "runtime/file/name_prefix.h"
 #include "runtime/file/state_dictionary.h"
 #include "runtime/file/torch_archive.h"
 #include "runtime/file/torch_file.h"
@@ -167,11 +168,17 @@ bool is_distributed_checkpoint(const std::filesystem::path& folder) {
 
 TorchWeights open_distributed_checkpoint(const std::filesystem::path& folder,
                                          std::string_view part) {
+  if (is_name_prefix(part)) {
+    TorchWeights whole = open_distributed_checkpoint(folder, {});
+    whole.tensors = without_prefix(std::move(whole.tensors), part, folder.string());
+    whole.part += fmt::format("{}{}", whole.part.empty() ? "" : ", ", printable(part));
+    return whole;
+  }
   const auto checkpoint = std::make_shared<const DistributedCheckpoint>(folder);
   const Tree tree(checkpoint->metadata());
-  const std::size_t chosen = find_state_dictionary(tree.list, folder.string(), part);
+  const auto [chosen, path] = find_state_dictionary(tree.list, folder.string(), part);
   TorchWeights weights;
-  weights.part = printable(tree.list[chosen].path);
+  weights.part = printable(path);
   std::map<std::string, std::string_view, std::less<>> names;
   for (const auto& [key, name] : tree.tensors[chosen]) {
     const StoredTensor& tensor = checkpoint->metadata().tensors.at(name);

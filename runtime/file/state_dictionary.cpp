@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <set>
 #include <string_view>
 
 #include "runtime/error.h"
@@ -24,6 +26,10 @@ bool is_of_optimizer(std::string_view key) {
   return key.starts_with("optim") || key.find("scheduler") != std::string_view::npos;
 }
 
+std::string below(std::string_view path, std::string_view key) {
+  return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
+}
+
 class Search {
  public:
   Search(const std::vector<StateDictionary>& dictionaries, const std::string& origin)
@@ -36,29 +42,47 @@ class Search {
       has_weights_[i] = holds_weights(i) || !children(i).empty();
   }
 
-  std::size_t run(std::string_view part) const {
+  StateDictionaryChoice run(std::string_view part) const {
     if (!has_weights_.at(0))
       throw Error(ErrorCode::bad_file,
                   fmt::format("reading '{}': it holds no dictionary of tensors", origin_),
                   "save the weights with torch.save(net.state_dict(), 'weights.pt')");
     std::size_t at = place_of(part);
+    std::string path(part);
     while (true) {
-      std::vector<std::size_t> next = children(at, true);
-      if (next.empty() && holds_weights(at)) return at;
+      Children next = children(at, true);
+      if (next.empty() && holds_weights(at)) return {at, std::move(path)};
       if (next.empty()) next = children(at);
-      if (next.size() > 1) refuse(next);
-      at = next.front();
+      if (next.size() > 1) refuse(path, next);
+      path = below(path, next.front().first);
+      at = next.front().second;
     }
   }
 
  private:
+  using Children = std::vector<std::pair<std::string_view, std::size_t>>;
+
+  /// Where keys joined by '.' lead from the whole, if there are weights. A key may contain a '.'.
+  std::optional<std::size_t> follow(std::string_view part) const {
+    std::set<std::pair<std::size_t, std::size_t>> open{{0, 0}};  // characters read, dictionary
+    while (!open.empty()) {
+      const auto [read, at] = open.extract(open.begin()).value();
+      const std::string_view rest = part.substr(read);
+      for (const auto& [key, child] : dictionaries_[at].children)
+        if (rest == key && has_weights_[child])
+          return child;
+        else if (rest.size() > key.size() && rest.starts_with(key) && rest[key.size()] == '.')
+          open.emplace(read + key.size() + 1, child);
+    }
+    return std::nullopt;
+  }
   std::size_t place_of(std::string_view part) const {
     if (part.empty()) return 0;
+    if (const auto place = follow(part)) return *place;
     std::vector<std::string> paths;
-    for (std::size_t i = 0; i < dictionaries_.size(); ++i) {
-      if (dictionaries_[i].path == part && has_weights_[i]) return i;
-      if (i > 0 && holds_weights(i)) paths.push_back(printable(dictionaries_[i].path));
-    }
+    for (const StateDictionary& parent : dictionaries_)
+      for (const auto& [key, child] : parent.children)
+        if (holds_weights(child)) paths.push_back(printable(below(parent.path, key)));
     throw Error(
         ErrorCode::bad_file,
         fmt::format("reading '{}': it has no weights under the key '{}'{}", origin_,
@@ -70,19 +94,22 @@ class Search {
   bool holds_weights(std::size_t i) const {
     return (only_integers_ ? dictionaries_[i].tensors : dictionaries_[i].weights) > 0;
   }
-  /// Those with weights, each once: two keys may hold the same dictionary.
-  std::vector<std::size_t> children(std::size_t of, bool known_only = false) const {
-    std::vector<std::size_t> found;
-    for (const auto& [key, child] : dictionaries_[of].children)
-      if (has_weights_[child] && !is_of_optimizer(key) && (!known_only || is_known(key)))
+  /// Those with weights, each once with its first key: two keys may hold the same dictionary.
+  Children children(std::size_t of, bool known_only = false) const {
+    Children found;
+    for (const auto& child : dictionaries_[of].children)
+      if (has_weights_[child.second] && !is_of_optimizer(child.first) &&
+          (!known_only || is_known(child.first)))
         found.push_back(child);
-    std::ranges::sort(found);
-    found.erase(std::unique(found.begin(), found.end()), found.end());
+    const auto place = &Children::value_type::second;
+    std::ranges::stable_sort(found, {}, place);
+    const auto repeated = std::ranges::unique(found, {}, place);
+    found.erase(repeated.begin(), repeated.end());
     return found;
   }
-  [[noreturn]] void refuse(const std::vector<std::size_t>& equal) const {
+  [[noreturn]] void refuse(const std::string& path, const Children& equal) const {
     std::vector<std::string> names;
-    for (const std::size_t i : equal) names.push_back(printable(dictionaries_[i].path));
+    for (const auto& [key, child] : equal) names.push_back(printable(below(path, key)));
     throw Error(ErrorCode::bad_file,
                 fmt::format("reading '{}': several of its dictionaries hold weights: {}", origin_,
                             listed(names)),
@@ -97,8 +124,8 @@ class Search {
 
 }  // namespace
 
-std::size_t find_state_dictionary(const std::vector<StateDictionary>& dictionaries,
-                                  const std::string& origin, std::string_view part) {
+StateDictionaryChoice find_state_dictionary(const std::vector<StateDictionary>& dictionaries,
+                                            const std::string& origin, std::string_view part) {
   return Search(dictionaries, origin).run(part);
 }
 

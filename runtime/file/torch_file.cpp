@@ -6,7 +6,9 @@
 #include <deque>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "runtime/file/name_prefix.h"
 #include "runtime/file/state_dictionary.h"
 #include "runtime/file/torch_archive.h"
 #include "runtime/text.h"
@@ -27,40 +29,71 @@ const PickleDict* dictionary_in(const PickleValue& value) {
   return nullptr;
 }
 
-/// All dictionaries that are reached from one by texts as keys, each once.
-struct Dictionaries {
-  std::vector<StateDictionary> list;
-  std::vector<const PickleDict*> dicts;
+/// The key and the dictionary of an item that has a text as key; else null.
+std::pair<std::string_view, const PickleDict*> child_in(
+    const std::pair<PickleValue, PickleValue>& item) {
+  const auto* name = std::get_if<std::string_view>(&item.first);
+  if (name == nullptr) return {};
+  return {*name, dictionary_in(item.second)};
+}
 
-  explicit Dictionaries(const PickleDict& whole) {
-    std::unordered_map<const PickleDict*, std::size_t> places{{&whole, 0}};
-    list.emplace_back();
-    dicts.push_back(&whole);
+/// All dictionaries that are reached from one by texts as keys, each once, behind all that hold it:
+/// a depth-first search, backwards, so that the order is that of the keys.
+std::vector<const PickleDict*> in_order(const PickleDict& whole) {
+  std::vector<const PickleDict*> ended;
+  std::unordered_set<const PickleDict*> seen{&whole};
+  std::vector<std::pair<const PickleDict*, std::size_t>> open{{&whole, whole.items.size()}};
+  while (!open.empty()) {
+    auto& [dict, left] = open.back();
+    if (left == 0) {
+      ended.push_back(dict);
+      open.pop_back();
+      continue;
+    }
+    const PickleDict* child = child_in(dict->items[--left]).second;
+    if (child != nullptr && seen.insert(child).second)
+      open.emplace_back(child, child->items.size());
+  }
+  std::ranges::reverse(ended);
+  return ended;
+}
+
+/// What those hold, for find_state_dictionary.
+struct Dictionaries {
+  std::vector<const PickleDict*> dicts;
+  std::vector<StateDictionary> list;  ///< of each of them
+
+  explicit Dictionaries(const PickleDict& whole) : dicts(in_order(whole)), list(dicts.size()) {
+    for (std::size_t i = 0; i < dicts.size(); ++i) places_.emplace(dicts[i], i);
     for (std::size_t i = 0; i < dicts.size(); ++i)
-      for (const auto& [key, value] : dicts[i]->items) {
-        const auto* name = std::get_if<std::string_view>(&key);
-        if (name == nullptr) continue;
-        if (is_torch_tensor(value)) {
+      for (const auto& item : dicts[i]->items) {
+        if (std::holds_alternative<std::string_view>(item.first) && is_torch_tensor(item.second)) {
           list[i].tensors += 1;
-          list[i].weights += is_integer_torch_tensor(value) ? 0 : 1;
+          list[i].weights += is_integer_torch_tensor(item.second) ? 0 : 1;
         }
-        const PickleDict* child = dictionary_in(value);
-        if (child == nullptr) continue;
-        const auto [place, is_new] = places.try_emplace(child, dicts.size());
-        if (is_new) add(i, *name, *child);
+        const auto [key, child] = child_in(item);
         // What refers to a dictionary that contains it has no weights of its own there.
-        if (place->second > i) list[i].children.emplace_back(*name, place->second);
+        if (child != nullptr && places_.at(child) > i) add(i, key, places_.at(child));
       }
   }
 
+  /// Whether a value is a dictionary that has weights itself.
+  bool holds_weights(const PickleValue& value) const {
+    const auto place = places_.find(dictionary_in(value));
+    return place != places_.end() && list[place->second].weights > 0;
+  }
+
  private:
-  void add(std::size_t parent, std::string_view key, const PickleDict& child) {
+  std::unordered_map<const PickleDict*, std::size_t> places_;
+
+  void add(std::size_t parent, std::string_view key, std::size_t child) {
     constexpr std::size_t longest = 200;  // a path of many keys is shown up to there
-    const std::string& above = list[parent].path;
-    std::string path = above.empty() ? std::string(key) : above + "." + std::string(key);
+    list[parent].children.emplace_back(key, child);
+    std::string& path = list[child].path;
+    if (!path.empty()) return;  // several keys lead to it: it is listed by the first
+    path =
+        list[parent].path.empty() ? std::string(key) : fmt::format("{}.{}", list[parent].path, key);
     path.resize(std::min(path.size(), longest));
-    list.push_back({.path = std::move(path)});
-    dicts.push_back(&child);
   }
 };
 
@@ -111,14 +144,20 @@ const PickleDict& whole_of(const TorchArchive& archive) {
 }
 
 TorchWeights weights_in(const std::shared_ptr<const TorchArchive>& archive, std::string_view part) {
+  if (is_name_prefix(part)) {
+    TorchWeights whole = weights_in(archive, {});
+    whole.tensors = without_prefix(std::move(whole.tensors), part, archive->origin());
+    whole.part += fmt::format("{}{}", whole.part.empty() ? "" : ", ", printable(part));
+    return whole;
+  }
   const PickleDict& whole = whole_of(*archive);
   const Dictionaries dictionaries(whole);
-  const std::size_t chosen = find_state_dictionary(dictionaries.list, archive->origin(), part);
+  const auto [chosen, path] = find_state_dictionary(dictionaries.list, archive->origin(), part);
   const auto source = std::make_shared<Source>();
   source->archive = archive;
   TorchWeights weights;
   weights.has_checksums = archive->has_checksums();
-  weights.part = printable(dictionaries.list[chosen].path);
+  weights.part = printable(path);
   std::vector<TorchTensor> tensors;
   for (const auto& [key, value] : dictionaries.dicts[chosen]->items) {
     const auto* name = std::get_if<std::string_view>(&key);
@@ -135,9 +174,10 @@ TorchWeights weights_in(const std::shared_ptr<const TorchArchive>& archive, std:
   archive->check_copies(tensors);
   for (const auto& [key, value] : whole.items)
     if (const auto* name = std::get_if<std::string_view>(&key))
-      if (dictionary_in(value) != dictionaries.dicts[chosen] &&
-          (chosen != 0 || !is_torch_tensor(value)))
-        weights.others.push_back(printable(*name));
+      if (*name != path && (chosen != 0 || !is_torch_tensor(value)))
+        weights.others.push_back(
+            printable(*name) +
+            (!name->starts_with("optim") && dictionaries.holds_weights(value) ? " (weights)" : ""));
   weights.tensors.read = [source](const std::string& name) { return source->read(name); };
   return weights;
 }

@@ -22,9 +22,10 @@ struct TorchWeights {
   /// Those of one dictionary, in its order. A tensor that is read views the mapped file if it is
   /// contiguous there; it must not be written. Usable from any thread.
   TensorSource tensors;
-  std::string part;                 ///< "model_state_dict"; empty if it is the whole file
-  std::vector<std::string> others;  ///< keys beside the tensors, such as "epoch"
-  bool has_checksums = true;        ///< which each tensor is compared with when it is read
+  std::string part;  ///< "model_state_dict"; empty if it is the whole file
+  /// Keys beside the tensors, such as "epoch", or "ema (weights)".
+  std::vector<std::string> others;
+  bool has_checksums = true;  ///< which each tensor is compared with when it is read
 };
 
 /// Opens a .pt or .pth file: its pickle is read at once, tensors on request. The dictionary is that
@@ -36,7 +37,9 @@ struct TorchWeights {
 /// before 1.6, TorchScript); unsupported for big-endian files and for tensors that Troupe lacks
 /// (sparse, quantized, complex). Memory: 300 times the size of the pickle at most.
 ///
-/// `part`: the keys of the dictionary, joined by '.', such as "ema_state_dict"; empty: any.
+/// `part`: the keys of the dictionary, joined by '.', such as "ema_state_dict"; empty: any. With a
+/// '.' at its end it is a prefix of names, such as "student.": the tensors that have it, without
+/// it.
 TorchWeights open_torch_file(const std::filesystem::path& path, std::string_view part = {});
 /// The same of bytes that `owner` keeps; with a null owner the caller does.
 TorchWeights parse_torch_file(std::span<const std::byte> bytes, const std::string& origin,

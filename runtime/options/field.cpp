@@ -215,6 +215,8 @@ std::vector<std::string_view> other_sizes(std::string_view word, const FieldLimi
 
 /// Empty if nothing is better than the choices, which the message lists.
 std::string remedy_for_choice(const std::string& word, const FieldLimits& limits) {
+  for (const auto& [value, remedy] : limits.value_hints)
+    if (bare(word) == value) return std::string(remedy);
   if (const auto sizes = other_sizes(word, limits); !sizes.empty())
     return fmt::format("there are {}{}{}", fmt::join(sizes, ", "),
                        limits.instead.empty() ? "" : "; for others, ", limits.instead);

@@ -39,6 +39,9 @@ struct FieldLimits {
   std::vector<std::string_view> synonyms = {};
   /// Names that users may try, each with the remedy for it.
   std::vector<std::pair<std::string_view, std::string_view>> hints = {};
+  /// Values that users may try, each with the remedy for it: small letters and digits, without the
+  /// Loss, LR and val_ of PyTorch's and Lightning's names.
+  std::vector<std::pair<std::string_view, std::string_view>> value_hints = {};
   /// The remedy for a value that is none of the choices and resembles none.
   std::string_view instead = {};
   /// Keys that older documents have in its place: read as this one. Dotted; empty: none.

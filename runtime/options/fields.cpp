@@ -31,22 +31,30 @@ std::string known_keys(std::string_view section, const OptionFields& fields) {
   return section.empty() ? "the keys are " + list : fmt::format("{} has {}", section, list);
 }
 
+std::string question(std::string_view near) { return fmt::format("did you mean {}?", near); }
+
+/// The remedy for a name that a field has, or that it knows as another name of it; empty: none has.
+std::string remedy_for_name(std::string_view name, const OptionFields& fields) {
+  for (const auto& field : fields)
+    for (const auto& [word, remedy] : field.hints)
+      if (word == name) return std::string(remedy);
+  for (const auto& field : fields)
+    if (last_name(field.path) == name || std::ranges::count(field.synonyms, name) > 0)
+      return question(field.path);
+  return {};
+}
+
 /// A remedy that names the known path or section nearest to `path`, or all of them.
 std::string remedy_for_unknown(std::string path, const OptionFields& fields) {
   std::ranges::replace(path, '-', '_');  // flags of scripts
   const std::string_view name = last_name(path), section = section_of(path);
-  for (const auto& field : fields)
-    for (const auto& [word, remedy] : field.hints)
-      if (word == name) return std::string(remedy);
+  if (std::string known = remedy_for_name(name, fields); !known.empty()) return known;
   std::vector<std::string_view> names, paths;  // what is compared, and what is then suggested
   const auto add = [&](std::string_view text, std::string_view suggestion) {
     names.push_back(text);
     paths.push_back(suggestion);
   };
-  const auto question = [](std::string_view near) { return fmt::format("did you mean {}?", near); };
   for (const auto& field : fields) {
-    const bool called_so = std::count(field.synonyms.begin(), field.synonyms.end(), name) > 0;
-    if (last_name(field.path) == name || called_so) return question(field.path);
     // Keys of the same section are compared by name; without a section, those of all sections are.
     if (section_of(field.path) == section || section.empty())
       add(last_name(field.path), field.path);
@@ -104,7 +112,8 @@ class DocumentReader {
     }
   }
 
-  /// Of a section that resembles none here, the first key may be known.
+  /// Of a section that resembles none here, the first key may be known; so may a key that the
+  /// section, had it the suggested name, lacks.
   [[noreturn]] void refuse_unknown(const OptionTree::Entry& entry, const std::string& path) const {
     const auto error = [&](const std::string& key) {
       return Error(ErrorCode::bad_options,
@@ -119,7 +128,13 @@ class DocumentReader {
          tree = &tree->entries.front().value)
       inner += "." + tree->entries.front().key;
     Error of_inner = error(inner);
-    throw guesses(whole) || !guesses(of_inner) ? std::move(whole) : std::move(of_inner);
+    const bool leads_there = std::ranges::any_of(fields_, [&](const OptionField& field) {
+      return last_name(field.path) == last_name(inner) &&
+             whole.remedy() == question(section_of(field.path));
+    });
+    const bool is_known = !remedy_for_name(last_name(inner), fields_).empty() && !leads_there;
+    const bool takes_inner = guesses(whole) ? is_known : is_known || guesses(of_inner);
+    throw takes_inner ? std::move(of_inner) : std::move(whole);
   }
 
   /// Throws if the option has its value already: by its other name, since keys are unique.

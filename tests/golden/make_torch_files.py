@@ -92,6 +92,8 @@ def write_training_states():
     }
     torch.save(lightning, FOLDER / "lightning.ckpt")
     torch.save({"generator": state, "discriminator": state.copy()}, FOLDER / "several.pt")
+    torch.save({"last": state, "best": state, "epoch": 3}, FOLDER / "same.pt")
+    torch.save({"model": state, "best": {"epoch": 2, "model": state}}, FOLDER / "nested.pt")
     torch.save(module(), FOLDER / "module.pt")
     torch.save(state, FOLDER / "legacy.pt", _use_new_zipfile_serialization=False)
     torch.jit.save(torch.jit.script(module()), str(FOLDER / "script.pt"))

@@ -38,6 +38,55 @@ struct OneLayer {
   }
 };
 
+/// relu(x + layers(x)), as in ResNets.
+class ResidualBlock final : public nn::Module {
+ public:
+  ResidualBlock(std::string path, std::int64_t channels)
+      : Module(std::move(path)),
+        first_(child<nn::Conv2d>("conv1", convolution(channels))),
+        norm_(child<nn::BatchNorm2d>("bn1", norm(channels))),
+        second_(child<nn::Conv2d>("conv2", convolution(channels))),
+        sum_(child<nn::BatchNorm2d>("bn2", norm(channels))) {}
+
+  Value forward(Tape& tape, Value x) override {
+    const Value inner = norm_.forward(tape, first_.forward(tape, x));
+    return sum_.forward(tape, second_.forward(tape, inner), x);
+  }
+
+ private:
+  static ConvolutionOptions convolution(std::int64_t channels) {
+    return {.in_channels = channels,
+            .out_channels = channels,
+            .padding_h = 1,
+            .padding_w = 1,
+            .bias = false};
+  }
+  static nn::BatchNormOptions norm(std::int64_t channels) {
+    return {.features = channels, .relu = true, .residual_first = true};
+  }
+
+  nn::Conv2d& first_;
+  nn::BatchNorm2d& norm_;
+  nn::Conv2d& second_;
+  nn::BatchNorm2d& sum_;
+};
+
+struct SmallResNet {
+  static constexpr std::string_view name = "small_resnet";
+
+  OptionFields options() { return {}; }
+  Model make(const SampleSpec& samples) const {
+    const std::int64_t channels = samples.shape[0];
+    Model model;
+    model.add<ResidualBlock>("block1", channels);
+    model.add<ResidualBlock>("block2", channels);
+    model.add<nn::Sequential>("head").add<nn::Flatten>("0").add<nn::Linear>(
+        "1", LinearOptions{.in_features = samples.shape.element_count(),
+                           .out_features = samples.classes});
+    return model;
+  }
+};
+
 /// Has no description but that of its reader.
 struct Signs {
   static constexpr std::string_view name = "signs";
@@ -128,6 +177,21 @@ TEST(OwnDefinitions, RefuseAParameterGroupWithAValueOfAnotherOptimizer) {
   EXPECT_EQ(refusal(groups, {"train.optimizer=pull"}, own).message(), "nothing was refused");
   EXPECT_THAT(refusal(groups, {}, own).message(),
               HasSubstr("the parameter group [*.bias] sets strength, which sgd does not have"));
+}
+
+TEST(OwnDefinitions, MayHaveBlocksThatAddTheirInput) {
+  const test::TemporaryFolder folder;
+  const std::string options = (folder / "o.yaml").string(), run = (folder / "run").string();
+  test::write_text(options,
+                   "model: {name: small_resnet}\n"
+                   "data: {name: synthetic, shape: [2, 6, 6], classes: 3, count: 12}\n"
+                   "train: {steps: 2, batch_size: 6, micro_batches: 1}\n");
+  const Definitions definitions{.models = {SmallResNet{}}};
+  const Ran trained =
+      run_troupe({"train", options, "-o", run, "-r", "parallel.pipeline=2"}, definitions);
+  ASSERT_EQ(trained.code, exit_done) << trained.error;
+  EXPECT_THAT(run_troupe({"inspect", run}, definitions).out,
+              AllOf(HasSubstr("block1.conv2.weight"), HasSubstr("block2.bn2.running_var")));
 }
 
 TEST(OwnDefinitions, AreUnknownToOtherPrograms) {

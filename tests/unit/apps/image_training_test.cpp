@@ -100,7 +100,8 @@ TEST_F(ImageTraining, RefusesOptionsThatDoNotFit) {
   refuses("data.color_jitter=[0.4]", "data.color_jitter is [0.4]");
   refuses("data.augment=[color_jitter, random_resized_crop]", "random_resized_crop after");
   refuses("data.augment=[random_erasing, color_jitter]", "random_erasing before");
-  refuses("data.path=/nowhere", "/nowhere/train does not exist");
+  refuses("data.path=/nowhere", "data.path is /nowhere, which does not exist");
+  EXPECT_EQ(train("refused", {"-r", "data.path=/nowhere"}).code, exit_usage);
 }
 
 }  // namespace

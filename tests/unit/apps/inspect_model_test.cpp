@@ -62,6 +62,13 @@ TEST(InspectModel, CountsOperatorsThatAreLackingAndTheirUses) {
               HasSubstr("Troupe lacks 1 operator, used 5 times, so it cannot train"));
 }
 
+TEST(InspectModel, SaysFirstThatAModelWasExportedInEvaluationMode) {
+  const std::string out = inspected_with(R"("as_bool": true)", R"("as_bool":false)");
+  EXPECT_THAT(out, AllOf(HasSubstr("parameters\n\nthe model was exported in evaluation mode"),
+                         HasSubstr("net.train()"), Not(HasSubstr("lack")),
+                         ContainsRegex("features\\.1\\.weight [^\n]+ parameter *\n")));
+}
+
 TEST(InspectModel, GivesTheRemedyOnceForSeveralOperators) {
   const std::string out = inspected_with("aten.relu", "aten.gelo");
   const std::string remedy = "docs/from-pytorch.md";

@@ -524,13 +524,13 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"architecture.training.num_epochs", "train.epochs"},
       {"architecture.training.checkpoint_interval", "checkpoint.every_epochs"},
       {"validation_set", "data.test_fraction"},
-      {"devices", "parallel.data"},
       {"limit_train_batches", "data.limit"},
       {"log_every_n_steps", "log.every_steps"},
       {"seed_everything", "seed"},
       {"early_stopping", "train.patience"},
       {"check_val_every_n_epoch", "train.evaluate"},
       {"save_best", "checkpoint.keep_best"},
+      {"trainer.gradient_clip_val", "train.clip_norm"},
       {"data.transform", "data.augment"},
       {"train.loss_scale", "loss_scale.mode"},
       {"grad_scaler", "loss_scale.mode"},
@@ -562,6 +562,41 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"consecutive_hysteresis=true"}), HasSubstr("in a row or not"));
   EXPECT_THAT(refusal("", {"loss_scale=128"}), HasSubstr("loss_scale: {mode: auto}"));
   EXPECT_THAT(refusal("", {"sync_batchnorm=true"}), HasSubstr("averages over one micro-batch"));
+  for (const char* key : {"devices", "gpus", "strategy", "world_size", "trainer.devices",
+                          "nproc_per_node", "nproc-per-node"})
+    EXPECT_THAT(refusal("", {fmt::format("{}=2", key)}),
+                HasSubstr("launch --nproc-per-node N -- train FILE -r parallel.data=N"));
+  EXPECT_THAT(refusal("", {"save_last=true"}), HasSubstr("always writes a last checkpoint"));
+  EXPECT_THAT(refusal("", {"per_device_train_batch_size=8"}), HasSubstr("over all replicas"));
+  EXPECT_THAT(refusal("", {"T_max=8"}), HasSubstr("cosine spans train.epochs"));
+  EXPECT_THAT(refusal("", {"warmup_ratio=0.1"}), HasSubstr("ratio × steps of the run"));
+  EXPECT_THAT(refusal("", {"fast_dev_run=true"}), HasSubstr("train.steps=1"));
+  EXPECT_THAT(refusal("", {"overfit_batches=8"}), HasSubstr("batches × train.batch_size"));
+  EXPECT_THAT(refusal("", {"default_root_dir=a"}), HasSubstr("-o FOLDER"));
+  for (const char* key : {"pin_memory", "compile", "trainer.compile"})
+    EXPECT_THAT(refusal("", {fmt::format("{}=true", key)}), HasSubstr("leave it out"));
+  EXPECT_THAT(refusal("", {"callbacks=[a]"}), HasSubstr("train.patience stops early"));
+}
+
+TEST(Options, KnowTheValuesThatOtherScriptsUse) {
+  const std::tuple<const char*, const char*, const char*> values[] = {
+      {"train.loss", "ce", "did you mean cross_entropy?"},
+      {"train.loss", "nll", "did you mean cross_entropy?"},
+      {"train.loss", "NLLLoss", "did you mean cross_entropy?"},
+      {"train.loss", "crossentropy", "did you mean cross_entropy?"},
+      {"train.loss", "l2", "did you mean mse?"},
+      {"train.loss", "mean_squared_error", "did you mean mse?"},
+      {"train.loss", "MSELoss", "did you mean mse?"},
+      {"train.loss", "binary_cross_entropy", "did you mean bce?"},
+      {"train.loss", "BCEWithLogitsLoss", "did you mean bce?"},
+      {"train.schedule", "linear", "polynomial, whose train.power 1 makes it linear"},
+      {"train.schedule", "LinearLR", "polynomial, whose train.power 1 makes it linear"},
+      {"train.monitor", "val_acc", "did you mean test_accuracy?"},
+      {"train.monitor", "val_loss", "did you mean test_loss?"},
+      {"train.monitor", "test_acc", "did you mean test_accuracy?"},
+      {"train.optimizer", "rmsprop", "one of sgd, adam"}};
+  for (const auto& [key, value, remedy] : values)
+    EXPECT_THAT(refusal("", {fmt::format("{}={}", key, value)}), HasSubstr(remedy));
 }
 
 TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {

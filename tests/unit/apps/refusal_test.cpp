@@ -6,9 +6,11 @@
 #include <filesystem>
 
 #include "apps/train/lead_run.h"
+#include "runtime/file/zip.h"
 #include "runtime/program.h"
 #include "tests/unit/apps/ran.h"
 #include "tests/unit/runtime/file/support.h"
+#include "tests/unit/runtime/file/zip_text.h"
 
 namespace troupe {
 namespace {
@@ -75,6 +77,42 @@ TEST_F(Refusals, OfDamagedFilesAreFailuresThatNameTheOption) {
     EXPECT_THAT(ran.error, HasSubstr("error: " + words));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "out")) << option;
   }
+}
+
+TEST_F(Refusals, OfModelsThatTroupeCannotRunAreFailures) {
+  const auto path = folder_ / "net.pt2";
+  const ZipArchive zip = ZipArchive::open(TROUPE_SOURCE_DIR "/tests/golden/graphs/vgg.pt2");
+  std::vector<test::MadeMember> members;
+  for (const ZipMember& member : zip.members()) {
+    std::string content(zip.content(member, UINT64_MAX).text());
+    for (std::size_t at = 0; (at = content.find("aten.relu", at)) != content.npos;)
+      content.replace(at, 9, "aten.gelo");
+    members.push_back({.name = member.name, .content = content});
+  }
+  test::write_text(path, test::zip_of(members));
+  const Ran ran = run_troupe({"train", (folder_ / "images.yaml").string(), "-o",
+                              (folder_ / "out").string(), "-r", "model.file=" + path.string()});
+  EXPECT_EQ(ran.code, exit_failed);
+  EXPECT_THAT(ran.error, AllOf(HasSubstr("override -r model.file="), HasSubstr("aten.gelo")));
+}
+
+TEST_F(Refusals, OfALossNameTheOverrideThatChoseOtherTargets) {
+  test::write_text(folder_ / "net.yaml",
+                   "model: {name: mlp, widths: [4]}\n"
+                   "data: {name: synthetic, shape: [1, 4, 4], count: 16}\n"
+                   "train: {loss: cross_entropy, batch_size: 2}\n");
+  test::write_text(folder_ / "numbers.csv", "a,y\n1,0.5\n2,1.5\n");
+  const auto said = [&](const std::string& name) {
+    const Ran ran = run_troupe({"train", (folder_ / name).string(), "-r", "data.name=csv", "-r",
+                                "data.path=" + (folder_ / "numbers.csv").string()});
+    EXPECT_EQ(ran.code, exit_usage);
+    return ran.error;
+  };
+  EXPECT_THAT(said("net.yaml"), HasSubstr("error: override -r data.name=csv: train.loss is"));
+  test::write_text(folder_ / "file.yaml", "model: {file: " TROUPE_SOURCE_DIR
+                                          "/tests/golden/graphs/vgg.pt2}\n"
+                                          "data: {name: synthetic, shape: [3, 20, 24]}\n");
+  EXPECT_THAT(said("file.yaml"), HasSubstr("error: override -r data.name=csv: train.loss is"));
 }
 
 TEST_F(Refusals, SuggestAModelForTheSizeOfImages) {

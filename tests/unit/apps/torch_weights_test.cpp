@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include "apps/command.h"
@@ -114,6 +116,29 @@ TEST_F(TorchWeightsVerbs, RemoveTheNameOfAWrapper) {
   }
 }
 
+TEST_F(TorchWeightsVerbs, NameTheTensorThatIsNotFinite) {
+  const TensorSource plain = open_torch_file(export_as("w.pt")).tensors;
+  const std::string first = plain.tensors.front().name;
+  TensorSource spoilt = plain;
+  spoilt.read = [&](const std::string& name) {
+    const Tensor read = plain.read(name);
+    Tensor tensor = Tensor::empty(read.shape(), read.dtype(), Device::cpu());
+    std::memcpy(tensor.raw(), read.raw(), read.bytes());
+    if (name == first) tensor.data<float>()[2] = std::nanf("");
+    return tensor;
+  };
+  stream_torch_file(path("spoilt.pt"), spoilt).value();
+  const auto train = [&](const std::string& more) {
+    return run_troupe({"train", options_, "-o", path("spoilt" + more), "-r",
+                       "model.weights=" + path("spoilt.pt"), "-r", more});
+  };
+  const Ran ran = train("seed=1");
+  EXPECT_EQ(ran.code, exit_failed);
+  EXPECT_THAT(ran.error, HasSubstr("model.weights: " + first + " of " + path("spoilt.pt") +
+                                   " has nan at number 3 of "));
+  EXPECT_EQ(train("train.stop_on_nan=false").code, exit_done);
+}
+
 TEST_F(TorchWeightsVerbs, TakeThePartOfAFileThatThePathNames) {
   EXPECT_THAT(eval(golden("several.pt")), HasSubstr("generator, discriminator"));
   EXPECT_THAT(eval(golden("several.pt") + "#generator"), HasSubstr("belong to another model"));
@@ -143,6 +168,31 @@ TEST_F(TorchWeightsVerbs, MissingNamesHaveTheirNearestMatch) {
       AllOf(HasSubstr(first + " (the file lacks it) [like backbone." + first + " of the file]"),
             HasSubstr("1 tensor of " + path("renamed.pt") + " not used: backbone." + first +
                       " [like " + first + " of the model]")));
+}
+
+TEST_F(TorchWeightsVerbs, NameThePrefixWithoutWhichNamesFit) {
+  const TensorSource plain = open_torch_file(export_as("w.pt")).tensors;
+  std::vector<NamedTensor> half, both;
+  for (const TensorInfo& tensor : plain.tensors) {
+    const Tensor content = plain.read(tensor.name);
+    half.push_back(
+        {(tensor.name.starts_with("layers.0") ? "backbone." : "") + tensor.name, content});
+    for (const char* prefix : {"student.", "teacher."})
+      both.push_back({prefix + tensor.name, content});
+  }
+  stream_torch_file(path("half.pt"), TensorSource::of(half)).value();
+  stream_torch_file(path("both.pt"), TensorSource::of(both)).value();
+  EXPECT_THAT(eval(path("half.pt")),
+              HasSubstr("another model, but 2 names fit without the prefix 'backbone.' "
+                        "(FILE#backbone. takes those): 2 missing"));
+  const Ran ran = run_troupe({"train", options_, "-o", path("none"), "-r",
+                              "model.weights=" + path("both.pt"), "-r", "model.strict=false"});
+  EXPECT_THAT(ran.error, HasSubstr("none of its 8 tensors fits, but 4 names fit without the prefix "
+                                   "that is one of 'student.', 'teacher.' (FILE#student. takes "
+                                   "those): "));
+  EXPECT_EQ(eval(path("both.pt") + "#teacher."), eval(path("w.pt")));
+  EXPECT_THAT(run_troupe({"inspect", path("both.pt") + "#teacher."}).out,
+              HasSubstr("weights: teacher.\n"));
 }
 
 TEST(TorchInspection, ListsTensorsAndOtherEntries) {

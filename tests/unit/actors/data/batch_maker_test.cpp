@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "actors/data/datasets.h"
 #include "runtime/error.h"
@@ -157,6 +158,21 @@ TEST(BatchMaker, RefusesStoredTensorsOfAnotherShapeOrType) {
   EXPECT_THROW(make(Tensor::zeros({10, 2}, DType::i64), targets), Error);
   EXPECT_THROW(make(samples, Tensor::zeros({10}, DType::i64)), Error);
   EXPECT_THROW(make(samples, Tensor::zeros({10, 3})), Error);
+}
+
+TEST(BatchMaker, NamesTheTrainingSampleThatIsNotFinite) {
+  const Tensor samples = Tensor::zeros({10, 2}), targets = Tensor::zeros({10, 3}, DType::i64);
+  samples.data<float>()[11] = -std::numeric_limits<float>::infinity();
+  const Dataset dataset = std::make_shared<Stored>(samples, targets);
+  const BatchMaker make(dataset, Split::train, {});
+  EXPECT_NO_THROW(make.make({.samples = {4, 6}}));
+  EXPECT_NO_THROW(BatchMaker(dataset, Split::test, {}).make({.samples = {5}}));
+  try {
+    make.make({.samples = {4, 5}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.message(), "training sample 5 of pairs (from 0) has -inf at number 2 of 2");
+  }
 }
 
 TEST(BatchMaker, AugmentsImagesOnly) {

@@ -1,5 +1,6 @@
 #include "runtime/file/state_dictionary.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/runtime/file/support.h"
@@ -13,7 +14,7 @@ const StateDictionary state{.path = "state", .tensors = 3, .weights = 2};
 const StateDictionary empty{.path = "empty"};
 
 std::size_t find(const std::vector<StateDictionary>& dictionaries) {
-  return find_state_dictionary(dictionaries, "w.pt");
+  return find_state_dictionary(dictionaries, "w.pt").place;
 }
 
 TEST(StateDictionaryChoice, IsTheWholeIfItHoldsTensors) {
@@ -51,11 +52,8 @@ TEST(StateDictionaryChoice, TakesIntegersIfThereIsNothingElse) {
 
 TEST(StateDictionaryChoice, ListsThoseThatFitEqually) {
   for (const auto& [a, b] : {std::pair("model", "state_dict"), std::pair("student", "teacher")})
-    expect_error(ErrorCode::bad_file, {"w.pt", "left, right"}, [&, a = a, b = b] {
-      StateDictionary left = state, right = state;
-      left.path = "left";
-      right.path = "right";
-      find({{.children = {{a, 1}, {b, 2}}}, left, right});
+    expect_error(ErrorCode::bad_file, {"w.pt", fmt::format("{}, {}", a, b)}, [&, a = a, b = b] {
+      find({{.children = {{a, 1}, {b, 2}}}, state, state});
     });
 }
 
@@ -64,7 +62,7 @@ TEST(StateDictionaryChoice, TakesTheOneWhoseKeyIsGiven) {
   left.path = "left";
   right.path = "right";
   const std::vector<StateDictionary> both{{.children = {{"left", 1}, {"right", 2}}}, left, right};
-  EXPECT_EQ(find_state_dictionary(both, "w.pt", "right"), 2u);
+  EXPECT_EQ(find_state_dictionary(both, "w.pt", "right").place, 2u);
   expect_error(ErrorCode::bad_file,
                {"no weights under the key 'ema'; it has some under left, right"},
                [&] { find_state_dictionary(both, "w.pt", "ema"); });
@@ -72,7 +70,20 @@ TEST(StateDictionaryChoice, TakesTheOneWhoseKeyIsGiven) {
 }
 
 TEST(StateDictionaryChoice, TakesADictionaryUnderTwoKeysOnce) {
-  EXPECT_EQ(find({{.children = {{"model", 1}, {"state_dict", 1}}}, state}), 1u);
+  const std::vector<StateDictionary> same{{.children = {{"model", 1}, {"state_dict", 1}}}, state};
+  EXPECT_EQ(find_state_dictionary(same, "w.pt").path, "model");
+  EXPECT_EQ(find_state_dictionary(same, "w.pt", "state_dict").path, "state_dict");
+}
+
+TEST(StateDictionaryChoice, FollowsKeysThatContainDots) {
+  const std::vector<StateDictionary> nested{{.children = {{"a", 1}, {"a.b", 2}}},
+                                            {.children = {{"c", 3}}},
+                                            {.children = {{"c", 3}}},
+                                            state};
+  EXPECT_EQ(find_state_dictionary(nested, "w.pt", "a.b.c").place, 3u);
+  EXPECT_EQ(find_state_dictionary(nested, "w.pt", "a.c").place, 3u);
+  expect_error(ErrorCode::bad_file, {"no weights under the key 'a.b.'"},
+               [&] { find_state_dictionary(nested, "w.pt", "a.b."); });
 }
 
 }  // namespace

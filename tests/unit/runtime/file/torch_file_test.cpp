@@ -138,6 +138,37 @@ TEST(TorchFile, ListsDictionariesThatFitEqually) {
                [] { open_torch_file(golden("several.pt")); });
 }
 
+TEST(TorchFile, HoldsOneDictionaryUnderSeveralKeys) {
+  const auto open = [](const char* name, const char* part) {
+    const TorchWeights weights = open_torch_file(golden(name), part);
+    expect_module(weights);
+    return weights;
+  };
+  EXPECT_EQ(open("same.pt", "").part, "last");
+  EXPECT_THAT(open("same.pt", "").others, ElementsAre("best (weights)", "epoch"));
+  EXPECT_EQ(open("same.pt", "best").part, "best");
+  EXPECT_THAT(open("same.pt", "best").others, ElementsAre("last (weights)", "epoch"));
+  EXPECT_EQ(open("nested.pt", "").part, "model");
+  EXPECT_EQ(open("nested.pt", "model").part, "model");
+  EXPECT_EQ(open("nested.pt", "best").part, "best.model");
+  EXPECT_EQ(open("nested.pt", "best.model").part, "best.model");
+  expect_error(ErrorCode::bad_file, {"it has some under last, best"},
+               [] { open_torch_file(golden("same.pt"), "ema"); });
+}
+
+TEST(TorchFile, OpensThePartWhoseNamesHaveAPrefix) {
+  const TorchWeights weights = open_torch_file(golden("state_dict.pt"), "fc.");
+  EXPECT_THAT(names_of(weights), ElementsAre("weight", "bias"));
+  EXPECT_THAT(read(weights, "bias").elements<float>(), ElementsAre(0.5f, 1.5f));
+  EXPECT_EQ(weights.part, "fc.");
+  expect_module(open_torch_file(golden("parallel.pth"), "module."));
+  EXPECT_EQ(open_torch_file(golden("parallel.pth"), "module.").part, "model, module.");
+  EXPECT_THAT(names_of(open_distributed_checkpoint(golden("distributed"), "fc.")),
+              UnorderedElementsAre("weight", "bias"));
+  expect_error(ErrorCode::bad_file, {"no name of its tensors begins with 'conv.'"},
+               [] { open_torch_file(golden("state_dict.pt"), "conv."); });
+}
+
 TEST(TorchFile, OpensThePartThatItsPathNames) {
   const TorchPath named = torch_path(golden("several.pt").string() + "#discriminator");
   EXPECT_EQ(named.path, golden("several.pt"));
