@@ -225,12 +225,13 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
   const Outcome ran = emulated({"CUDA_ON_CPU_DEVICE_BYTES=700000"},
                                {"train", "options.yaml", "-o", "out", "-r", "parallel.pipeline=2"});
   EXPECT_NE(ran.exit_code, 0);
-  EXPECT_THAT(ran.error, AllOf(testing::ContainsRegex(
-                                   "(stage/[01]|loss|reducer/[01]): out of memory on cuda:0: "
-                                   "[0-9]+ bytes requested, [0-9]+ in use; the run's bound "
-                                   "is [0-9]+ MiB"),
-                               HasSubstr("try: lower train.batch_size, raise train.micro_batches"),
-                               HasSubstr("troupe plan options.yaml tells what takes how much")));
+  EXPECT_THAT(ran.error,
+              AllOf(testing::ContainsRegex(
+                        "(stage/[01]|loss|reducer/[01]): out of memory on cuda:0: "
+                        "[0-9]+ bytes requested, [0-9]+ in use, [0-9]+ of [0-9]+ free; the "
+                        "run's bound is [0-9]+ MiB"),
+                    HasSubstr("try: lower train.batch_size, raise train.micro_batches"),
+                    HasSubstr("troupe plan options.yaml tells what takes how much")));
 }
 
 TEST_F(Gpu, EndsARunWhoseDeviceFailsAndSaysHowToResume) {
