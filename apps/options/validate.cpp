@@ -63,13 +63,16 @@ class Validator {
     return where == "default" ? "" : where + ": ";
   }
 
-  /// The error of a definition, at the keys that it names, or at `keys` if it names none that is
-  /// set, or if an override set one of those alone.
+  /// The error of a definition, at the keys that it names; at `keys` if it names none that is set,
+  /// or, with `together`, if an override set one of those alone.
   /// A file that is damaged, or that Troupe cannot run, stays one: its option is right.
-  void refuse(const Error& error, std::vector<std::string> keys) const {
-    const std::vector<std::string> named = keys_named_by(error, options_.own);
+  void refuse(const Error& error, std::vector<std::string> keys, bool together = false) const {
+    std::vector<std::string> named = keys_named_by(error, options_.own);
     const auto is_set = [&](const std::string& key) { return origins_.of(key) != "default"; };
-    if (std::ranges::any_of(named, is_set)) keys.insert(keys.begin(), named.begin(), named.end());
+    if (std::ranges::any_of(named, is_set)) {
+      if (together) named.insert(named.end(), keys.begin(), keys.end());
+      keys = std::move(named);
+    }
     const Error worded = in_words_of_the_command(error, options_.own);
     const ErrorCode code = error.code();
     const bool of_file = code == ErrorCode::bad_file || code == ErrorCode::unsupported;
@@ -211,7 +214,7 @@ class Validator {
     } catch (const Error& error) {
       std::vector<std::string> keys = {"train.loss", "model.file", "data.name"};
       for (std::string& key : keys_of(options_.dataset)) keys.push_back(std::move(key));
-      refuse(error, std::move(keys));
+      refuse(error, std::move(keys), true);
     }
   }
 

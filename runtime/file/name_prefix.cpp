@@ -19,7 +19,7 @@ TensorSource without_prefix(TensorSource source, std::string_view prefix,
     throw Error(ErrorCode::bad_file,
                 fmt::format("reading '{}': no name of its tensors begins with '{}'", origin,
                             printable(prefix)),
-                "troupe inspect lists the names; correct the prefix behind '#', or leave it out");
+                "correct the prefix behind '#' by the names that the file has, or leave it out");
   for (TensorInfo& tensor : source.tensors) tensor.name.erase(0, prefix.size());
   source.read = [prefix = std::string(prefix), read = std::move(source.read)](
                     const std::string& name) { return read(prefix + name); };

@@ -1,8 +1,9 @@
 // libtroupe_cuda_recorded.so: the part of the program for GPUs, on the emulator of tests/cuda,
 // which records what a run gives to the device and computes nothing. Losses are 0.
 
+#include "ops/cuda/backend.h"
+#include "ops/cuda/library.h"
 #include "ops/cuda/stream.h"
-#include "ops/gpu_library.h"
 #include "recording.h"
 #include "runtime/device/block_uses.h"
 #include "runtime/tensor/backend.h"
@@ -42,30 +43,20 @@ const Backend& backend() {
   return all;
 }
 
-const Backend* begin() {
-  static const auto* emulation = new cuda_on_cpu::Emulation({.computes = false});
-  (void)emulation;
-  return &backend();
-}
-
-GpuSurvey survey() {
-  GpuSurvey seen;
-  seen.architectures = {90};
-  seen.gpus.push_back({.name = "recorded", .architecture = 90});
-  return seen;
-}
-
-constexpr GpuLibrary library{
-    .backend = begin,
-    .survey = survey,
-    .workspace_bytes = [](const cuda::ConvolutionWork&, const DescribedDevice&) -> std::size_t {
-      return 0;
-    }};
-
 }  // namespace
 }  // namespace troupe::recording
 
+namespace troupe::cuda {
+
+const Backend& backend() {
+  static const auto* emulation = new cuda_on_cpu::Emulation({.computes = false});
+  (void)emulation;
+  return recording::backend();
+}
+
+}  // namespace troupe::cuda
+
 extern "C" {
-const troupe::GpuLibrary* troupe_cuda_library() { return &troupe::recording::library; }
+const troupe::GpuLibrary* troupe_cuda_library() { return &troupe::cuda::library(); }
 const char* troupe_cuda_version() { return TROUPE_VERSION; }
 }

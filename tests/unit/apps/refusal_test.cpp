@@ -90,8 +90,9 @@ TEST_F(Refusals, OfModelsThatTroupeCannotRunAreFailures) {
     members.push_back({.name = member.name, .content = content});
   }
   test::write_text(path, test::zip_of(members));
-  const Ran ran = run_troupe({"train", (folder_ / "images.yaml").string(), "-o",
-                              (folder_ / "out").string(), "-r", "model.file=" + path.string()});
+  const Ran ran =
+      run_troupe({"train", (folder_ / "images.yaml").string(), "-o", (folder_ / "out").string(),
+                  "-r", "data.shape=[3, 20, 24]", "-r", "model.file=" + path.string()});
   EXPECT_EQ(ran.code, exit_failed);
   EXPECT_THAT(ran.error, AllOf(HasSubstr("override -r model.file="), HasSubstr("aten.gelo")));
 }
@@ -100,7 +101,7 @@ TEST_F(Refusals, OfALossNameTheOverrideThatChoseOtherTargets) {
   test::write_text(folder_ / "net.yaml",
                    "model: {name: mlp, widths: [4]}\n"
                    "data: {name: synthetic, shape: [1, 4, 4], count: 16}\n"
-                   "train: {loss: cross_entropy, batch_size: 2}\n");
+                   "train: {loss: cross_entropy, batch_size: 2, micro_batches: 1}\n");
   test::write_text(folder_ / "numbers.csv", "a,y\n1,0.5\n2,1.5\n");
   const auto said = [&](const std::string& name) {
     const Ran ran = run_troupe({"train", (folder_ / name).string(), "-r", "data.name=csv", "-r",
@@ -111,7 +112,8 @@ TEST_F(Refusals, OfALossNameTheOverrideThatChoseOtherTargets) {
   EXPECT_THAT(said("net.yaml"), HasSubstr("error: override -r data.name=csv: train.loss is"));
   test::write_text(folder_ / "file.yaml", "model: {file: " TROUPE_SOURCE_DIR
                                           "/tests/golden/graphs/vgg.pt2}\n"
-                                          "data: {name: synthetic, shape: [3, 20, 24]}\n");
+                                          "data: {name: synthetic, shape: [3, 20, 24]}\n"
+                                          "train: {batch_size: 2, micro_batches: 1}\n");
   EXPECT_THAT(said("file.yaml"), HasSubstr("error: override -r data.name=csv: train.loss is"));
 }
 
