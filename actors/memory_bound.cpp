@@ -176,8 +176,8 @@ void Bound::add_copies() {
   add(pinned, pinned_bytes(), Place::cpu);
 }
 
-// A copy goes through a block of pinned memory, whose size is a power of two: that of each message
-// between the CPU and the device, and those of the states when a run begins.
+// Copies go through pinned memory, in blocks of powers of two: each message between the CPU and the
+// device, and the states when a run begins.
 std::size_t Bound::pinned_bytes() const {
   const auto block = [](std::size_t bytes) {
     return std::bit_ceil(std::max<std::size_t>(bytes, 4096));

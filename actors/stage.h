@@ -47,10 +47,10 @@ struct StageOptions {
 /// receives them again and can determine when all micro-batches have run backward.
 ///
 /// If losses are scaled, the last stage multiplies the gradients of its outputs by the scale of the
-/// step, so all gradients behind it are scaled, and the update divides by it. A step whose gradient
-/// is not finite is skipped, as by PyTorch's GradScaler: it is committed with a lower scale, with
-/// the running statistics of its forward passes, and with the weights and the optimizer's state
-/// from before.
+/// step, so all gradients behind it are scaled, and the update divides by it. If the gradient is
+/// not finite, the step is skipped, as by PyTorch's GradScaler: it is committed with a lower scale,
+/// with the running statistics of its forward passes, and with the weights and the optimizer's
+/// state from before.
 ///
 /// Throws Error{bad_options} when it is made with staleness but no micro_batches, with staleness
 /// and a loss scale, or with wrong hyper-parameters. Fails with the errors of its program, such as

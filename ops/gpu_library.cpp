@@ -41,7 +41,8 @@ Result<void*> open_file() {
     reason = dlerror();
     if (place != library_name) return no_gpu(reason);  // it is there and cannot be opened
   }
-  return Error(ErrorCode::io, no_gpu(reason).message(), no_gpu(reason).remedy());
+  const Error missing = no_gpu(reason);
+  return Error(ErrorCode::io, missing.message(), missing.remedy());
 }
 
 Result<const GpuLibrary*> open_library() {

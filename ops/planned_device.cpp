@@ -10,6 +10,8 @@
 #include "ops/attention_sizes.h"
 #include "ops/backend.h"
 #include "ops/cpu/backend.h"
+#include "ops/cpu/convolution_rule.h"
+#include "ops/cuda/blas.h"
 
 namespace troupe {
 namespace {
@@ -17,9 +19,8 @@ namespace {
 using cuda::ConvolutionPass;
 using cuda::ConvolutionWork;
 
-// The most that cuBLASLt is given (ops/cuda/blas.cpp), and that the scores of a part of an
-// attention are (ops/cuda/attention.cu).
-constexpr std::size_t product_bytes = std::size_t{32} << 20;
+constexpr std::size_t product_bytes = cuda::product_workspace_limit;
+// Of a part of an attention (ops/cuda/attention.cu).
 constexpr std::int64_t most_scores = std::int64_t{1} << 25;
 
 struct Planned {
@@ -77,9 +78,7 @@ class PlannedConvolution final : public LayerKernel {
     has_bias_ = bias.defined();
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    const Shape y{x.dim(0), o_.out_channels,
-                  (x.dim(2) + 2 * o_.padding_h - reach_h(o_)) / o_.stride_h + 1,
-                  (x.dim(3) + 2 * o_.padding_w - reach_w(o_)) / o_.stride_w + 1};
+    const Shape y = cpu::convolution_output_shape(o_, x.shape());
     const Layout layout =
         run(stream, ConvolutionPass::forward, x.dtype(), x.layout(), x.shape(), y);
     return zeroed(stream, y, x.dtype(), layout);

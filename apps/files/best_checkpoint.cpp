@@ -6,11 +6,11 @@
 #include <limits>
 #include <utility>
 
+#include "apps/options/option_changes.h"
 #include "apps/output/csv.h"
 #include "apps/output/report.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
-#include "runtime/options/tree.h"
 
 namespace troupe {
 namespace {
@@ -19,14 +19,9 @@ using ScoreName = std::pair<std::string_view, MonitoredScore>;
 
 /// train.monitor in resolved options; the default where they do not have it.
 ScoreName recorded_monitor(const std::string& options) {
-  try {
-    const OptionTree document = parse_yaml(options, "options of a run");
-    const OptionTree* train = document.find("train");
-    const OptionTree* monitor = train == nullptr ? nullptr : train->find("monitor");
-    for (const ScoreName& name : monitored_score_names)
-      if (monitor != nullptr && monitor->scalar == name.first) return name;
-  } catch (const Error&) {  // they are no options of the command
-  }
+  const std::string monitor = recorded_option(options, "train", "monitor");
+  for (const ScoreName& name : monitored_score_names)
+    if (monitor == name.first) return name;
   return monitored_score_names.front();
 }
 

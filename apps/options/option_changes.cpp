@@ -28,18 +28,6 @@ bool is_path(std::string_view key) {
   return key == "model.weights" || key == "model.file" || key == "data.path";
 }
 
-/// An option of the model as resolved options record it; empty where they do not.
-std::string recorded_of_model(const std::string& options, std::string_view key) {
-  try {
-    const OptionTree document = parse_yaml(options, "options of a run");
-    const OptionTree* model = document.find("model");
-    const OptionTree* found = model == nullptr ? nullptr : model->find(key);
-    return found == nullptr ? "" : found->scalar;
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 /// A word that a shell takes whole.
 std::string assignment(std::string_view key, std::string_view value) {
   const std::string text = fmt::format("{}={}", key, value);
@@ -107,12 +95,25 @@ bool is_of_this_run(const std::filesystem::path& folder, const Options& options)
          dataset_settings(*before) == dataset_settings(options);
 }
 
+std::string recorded_option(const std::string& options, std::string_view section,
+                            std::string_view key) {
+  try {
+    const OptionTree document = parse_yaml(options, "options of a run");
+    const OptionTree* part = document.find(section);
+    const OptionTree* found = part == nullptr ? nullptr : part->find(key);
+    return found == nullptr ? "" : found->scalar;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 void check_graph_of_run(const std::string& before, const std::filesystem::path& checkpoint,
                         const Options& now) {
-  const std::string here = model_file(now), there = recorded_of_model(before, "file");
+  const std::string here = model_file(now), there = recorded_option(before, "model", "file");
   if (here.empty() || there.empty()) return;
   try {
-    FileModel{.file = now.model.chosen().file(), .digest = recorded_of_model(before, "digest")}
+    FileModel{.file = now.model.chosen().file(),
+              .digest = recorded_option(before, "model", "digest")}
         .check_digest();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::bad_options) throw;
@@ -136,7 +137,7 @@ Error of_another_model(const Error& error, const std::filesystem::path& path,
       remedy +=
           fmt::format("{}-r {}", remedy.empty() ? "" : " ", assignment(change.key, change.before));
     }
-  if (const std::string file = recorded_of_model(before, "file"); !file.empty())
+  if (const std::string file = recorded_option(before, "model", "file"); !file.empty())
     remedy = now.model.chosen().file() == file ? fmt::format("give the {} of that run", file)
                                                : "-r " + assignment("model.file", file);
   const std::string partly =

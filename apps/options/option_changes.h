@@ -32,6 +32,11 @@ OptionChange first_option_difference(std::string_view one, std::string_view othe
 /// `options` can resume it.
 bool is_of_this_run(const std::filesystem::path& folder, const Options& options);
 
+/// `section.key` in the resolved options that a run recorded; empty if they do not have it, or are
+/// no options of the command.
+std::string recorded_option(const std::string& options, std::string_view section,
+                            std::string_view key);
+
 /// Throws Error{bad_options} if the model is of a file with another graph than that of the run
 /// which wrote `checkpoint` with the resolved options `before`. Names the file of that run.
 void check_graph_of_run(const std::string& before, const std::filesystem::path& checkpoint,

@@ -38,7 +38,7 @@ Result<std::unique_ptr<GpuCounter>> open_nvml(const std::string& pci_bus_id,
 /// driver. Any thread may call it.
 class GpuMeter {
  public:
-  /// Without a counter all figures are missing, and `missing()` says why.
+  /// Without a counter all figures are missing, and summary_line() says why.
   explicit GpuMeter(Result<std::unique_ptr<GpuCounter>> counter,
                     std::chrono::milliseconds period = std::chrono::milliseconds(250));
   ~GpuMeter();
@@ -48,7 +48,7 @@ class GpuMeter {
   GpuUsage latest() const;
   /// Mean utilisation and power, and the most memory, of all readings.
   GpuUsage summary() const;
-  /// "GPU: 87 % of the time busy, at most 12345 MiB in use, 412 W", or why nothing is known of it.
+  /// "GPU: busy 87 % of the time, at most 12345 MiB in use, 412 W", or why nothing is known of it.
   std::string summary_line() const;
 
  private:

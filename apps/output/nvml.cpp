@@ -1,5 +1,5 @@
 // NVIDIA's management library, opened when it is needed: no program links it, and this one also
-// runs where no driver is. The declarations are those of nvml.h, whose functions keep their form.
+// runs without a driver. The declarations are those of nvml.h, a stable interface.
 #include <dlfcn.h>
 #include <fmt/format.h>
 

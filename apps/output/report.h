@@ -64,7 +64,7 @@ struct TrainingTotals {
   std::chrono::duration<double> time{};
   std::int64_t samples = 0;
   std::string_view unit = images_unit;    ///< of samples in a second
-  std::int64_t skipped_steps = 0;         ///< whose gradient was not finite
+  std::int64_t skipped_steps = 0;         ///< because the gradient was not finite
   std::optional<double> loss_scale = {};  ///< of the last step; none if losses are not scaled
 };
 

@@ -16,8 +16,6 @@
 namespace troupe::cuda {
 namespace {
 
-constexpr std::size_t workspace_limit = std::size_t{32} << 20;
-
 void check(cublasStatus_t status, const char* operation) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw_error({"cuBLASLt", operation, cublasLtGetStatusString(status),
@@ -125,7 +123,8 @@ Plan make_plan(const Product& p, const Arithmetic& how) {
   // No reduction in place by atomics: the order of additions is fixed.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                             &workspace_limit, sizeof(workspace_limit)),
+                                             &product_workspace_limit,
+                                             sizeof(product_workspace_limit)),
         "choose an algorithm");
   check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                              &reductions, sizeof(reductions)),

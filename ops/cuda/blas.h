@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <string>
 
 #include "ops/cuda/product.h"
@@ -12,6 +13,9 @@ namespace troupe::cuda {
 /// lost, and Error{unsupported} if it failed otherwise.
 bool multiply_by_library(const Stream& stream, const Product& product, DType factors, const void* a,
                          const void* b, const void* bias, void* y);
+
+/// The most working memory, in bytes, that cuBLASLt is given for a product.
+inline constexpr std::size_t product_workspace_limit = std::size_t{32} << 20;
 
 /// "cuBLASLt 13.1.0".
 std::string blas_version();

@@ -38,7 +38,7 @@ class Recorder {
   std::uint64_t before_;
 };
 
-/// A convolution or a linear layer, one of whose passes is one kernel of cuDNN or cuBLASLt.
+/// A convolution or a linear layer: each pass counts as one kernel of cuDNN or cuBLASLt.
 class RecordedLayer final : public LayerKernel {
  public:
   /// `products`: multiplications and additions for each element of the result y.
