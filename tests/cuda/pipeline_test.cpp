@@ -134,12 +134,12 @@ TEST_F(CudaPipeline, ScaledLossesMakeTheSameBits) {
   EXPECT_EQ(digest(run, 2), one);
 }
 
-/// What the plan of a run says that its process may hold.
+/// What the plan of a run says that its process may hold in the device's memory.
 std::size_t bound_of(const TrainingRun& run, const std::vector<BlockCosts>& costs) {
   PipelineOptions pipeline = pipeline_of(on_gpu(run));
   pipeline.writer = CheckpointWriterOptions{};
   pipeline.block_costs = costs;
-  return memory_bound(pipeline, build_pipeline(pipeline), 0).total();
+  return memory_bound(pipeline, build_pipeline(pipeline), 0).total(MemoryBound::Place::device);
 }
 
 TEST_F(CudaPipeline, AnySeedMakesTheSameBitsWithinTheBoundOfThePlanAndLeavesNothing) {
