@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/widened.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -51,7 +52,8 @@ std::int64_t step_of(const std::vector<Loop>& loops, std::size_t place, const Te
 
 bool fits(DType dtype, const Shape& shape, Layout layout, const Tensor& operand) {
   const Shape& own = operand.shape();
-  if (operand.dtype() != dtype || own.rank() != shape.rank()) return false;
+  const bool alike = operand.dtype() == dtype || operand.dtype() == computed_type(dtype);
+  if (!alike || own.rank() != shape.rank()) return false;
   for (int axis = 0; axis < shape.rank(); ++axis)
     if (own[axis] != 1 && own[axis] != shape[axis]) return false;
   if (operand.layout() == layout) return true;

@@ -25,9 +25,9 @@ struct BroadcastPlan {
   std::array<Axis, max_axes> axes{};
   int rank = 0;  ///< at least 1
 
-  /// Of a tensor of this shape and layout and its operands, each of one type, of the same rank and
-  /// in a layout that kernel_list.inc permits. Throws Error{bad_shape} naming the operation for
-  /// others.
+  /// Of a tensor of this shape and layout and its operands, each of the first one's type (or, for
+  /// its sums, the type that it is computed in), of the same rank and in a layout that
+  /// kernel_list.inc permits. Throws Error{bad_shape} naming the operation for others.
   static BroadcastPlan of(const char* operation, const Shape& shape, Layout layout,
                           std::initializer_list<const Tensor*> operands);
 

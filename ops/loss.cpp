@@ -8,6 +8,7 @@
 
 #include "ops/on_device.h"
 #include "ops/reference/loss.h"
+#include "ops/widened.h"
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
 
@@ -73,8 +74,9 @@ Tensor class_weights(const Stream& stream, const LossFunction& loss) {
 
 }  // namespace
 
-LossOutput loss_of(const Stream& stream, const LossFunction& loss, const Tensor& outputs,
+LossOutput loss_of(const Stream& stream, const LossFunction& loss, const Tensor& of_model,
                    const Tensor& targets, double scale, bool training) {
+  const Tensor outputs = widened(stream, of_model);
   if (loss.kind == LossKind::cross_entropy) {
     // A kernel of another device may not have run when the call returns, and so cannot throw.
     if (stream.device != Device::cpu() && targets.dtype() == DType::i64 && outputs.rank() == 2)

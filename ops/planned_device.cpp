@@ -12,6 +12,8 @@
 #include "ops/cpu/backend.h"
 #include "ops/cpu/convolution_rule.h"
 #include "ops/cuda/blas.h"
+#include "ops/planned_kernels.h"
+#include "ops/widened.h"
 
 namespace troupe {
 namespace {
@@ -44,8 +46,24 @@ Tensor zeroed(const Stream& stream, const Shape& shape, DType dtype, Layout layo
   return made;
 }
 
-/// To what a layer of such tensors rounds what it multiplies.
+/// To what a layer of such tensors rounds what it multiplies, and the type of its results.
 DType factor_type(DType dtype) { return dtype == DType::f32 ? planned().options.products : dtype; }
+
+/// Of a tensor with the planned number of samples.
+std::size_t bytes(const Shape& shape, DType dtype) {
+  if (shape.rank() == 0 || shape[0] == 0) return 0;
+  const std::int64_t samples = planned().samples(shape[0]);
+  return static_cast<std::size_t>(shape.element_count() / shape[0] * samples) * size_of(dtype);
+}
+/// Of a factor in the type that is multiplied, if it has another.
+std::size_t copied(const Tensor& factor) {
+  const DType type = factor_type(factor.dtype());
+  return type == factor.dtype() ? 0 : bytes(factor.shape(), type);
+}
+void clear(Tensor& weight_grad, Tensor& bias_grad) {
+  for (Tensor* made : {&weight_grad, &bias_grad})
+    if (made->defined()) std::memset(made->raw(), 0, made->bytes());
+}
 
 /// The weight in another form, which a layer keeps until the weight changes.
 class WeightCopy {
@@ -60,7 +78,6 @@ class WeightCopy {
     if (copy_.defined() || (layout == weight_.layout() && dtype == weight_.dtype())) return;
     copy_ = Tensor::empty(weight_.shape(), dtype, stream.device, layout);
   }
-  std::int64_t elements() const { return weight_.element_count(); }
 
  private:
   Tensor weight_, copy_;
@@ -79,29 +96,36 @@ class PlannedConvolution final : public LayerKernel {
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {
     const Shape y = cpu::convolution_output_shape(o_, x.shape());
+    // At most: also the sum before it has the bias.
+    const std::size_t sum = has_bias_ && is_narrow(factor_type(x.dtype()))
+                                ? bytes(y, DType::f32) : 0;
     const Layout layout =
-        run(stream, ConvolutionPass::forward, x.dtype(), x.layout(), x.shape(), y);
-    return zeroed(stream, y, x.dtype(), layout);
+        run(stream, ConvolutionPass::forward, x.dtype(), x.layout(), x.shape(), y, copied(x) + sum);
+    return zeroed(stream, y, factor_type(x.dtype()), layout);
   }
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
-    run(stream, ConvolutionPass::input_gradient, grad.dtype(), x_layout, x_shape, grad.shape());
-    return zeroed(stream, x_shape, grad.dtype(), x_layout);
+    run(stream, ConvolutionPass::input_gradient, grad.dtype(), x_layout, x_shape, grad.shape(),
+        copied(grad) + bytes(x_shape, factor_type(grad.dtype())));
+    return zeroed(stream, x_shape, factor_type(grad.dtype()), x_layout);
   }
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
-    run(stream, ConvolutionPass::weight_gradient, x.dtype(), x.layout(), x.shape(), grad.shape());
-    for (Tensor* made : {&weight_grad, &bias_grad})
-      if (made->defined()) std::memset(made->raw(), 0, made->bytes());
+    const auto narrow = static_cast<std::size_t>(weight_grad.element_count()) *
+                        size_of(factor_type(x.dtype()));
+    run(stream, ConvolutionPass::weight_gradient, x.dtype(), x.layout(), x.shape(), grad.shape(),
+        copied(x) + copied(grad) + narrow);
+    clear(weight_grad, bias_grad);
   }
 
  private:
-  /// Notes the working memory. The layout of what is multiplied, and of the result.
+  /// Notes the working memory, `others` of it for what is not cuDNN's. The layout of what is
+  /// multiplied, and of the result.
   Layout run(const Stream& stream, ConvolutionPass pass, DType dtype, Layout layout, const Shape& x,
-             const Shape& y) {
+             const Shape& y, std::size_t others) {
     const DType factors = factor_type(dtype);
     const bool tf32 = planned().options.conv_tf32 && factors == DType::f32;
-    const bool tensor_cores = tf32 || factors != dtype;
+    const bool tensor_cores = tf32 || is_narrow(factors);
     if (tensor_cores) layout = Layout::nhwc;
     if (x.element_count() == 0 || y.element_count() == 0) return layout;
     weight_.make(stream, layout, factors);
@@ -114,19 +138,8 @@ class PlannedConvolution final : public LayerKernel {
                                .bias = has_bias_,
                                .layout = layout,
                                .tf32 = tf32};
-    planned().note(planned().options.workspace_bytes(work) +
-                   (tensor_cores ? copied_bytes(work, dtype) : 0));
+    planned().note(planned().options.workspace_bytes(work) + (tensor_cores ? others : 0));
     return layout;
-  }
-  /// At most: of the factors, of the result in their type, and of the sum before the bias.
-  std::size_t copied_bytes(const ConvolutionWork& work, DType dtype) const {
-    const std::int64_t x = work.x.element_count(), y = work.y.element_count();
-    const bool forward = work.pass == ConvolutionPass::forward;
-    const std::int64_t result =
-        work.pass == ConvolutionPass::weight_gradient ? weight_.elements() : 0;
-    const auto copied = static_cast<std::size_t>(x + y + result) * size_of(work.dtype);
-    const auto sum = forward && work.bias ? static_cast<std::size_t>(y) * size_of(dtype) : 0;
-    return copied + sum;
   }
 
   ConvolutionOptions o_;
@@ -134,41 +147,40 @@ class PlannedConvolution final : public LayerKernel {
   bool has_bias_ = false;
 };
 
-/// The CPU's, with the copies of ops/cuda/linear.cpp.
+/// Allocates results as ops/cuda/linear.cpp does.
 class PlannedLinear final : public LayerKernel {
  public:
-  explicit PlannedLinear(std::unique_ptr<LayerKernel> of_cpu) : of_cpu_(std::move(of_cpu)) {}
+  explicit PlannedLinear(const LinearOptions& options) : out_(options.out_features) {}
 
-  void use_weights(const Stream& stream, const Tensor& weight, const Tensor& bias,
+  void use_weights(const Stream&, const Tensor& weight, const Tensor&,
                    std::uint64_t version) override {
     weight_.use(weight, version);
-    of_cpu_->use_weights(stream, weight, bias, version);
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    run(stream, x.dtype(), x.element_count(), x.dim(0));
-    return of_cpu_->forward(stream, x);
+    return made(stream, x, Shape{x.dim(0), out_});
   }
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
-                        Layout x_layout) override {
-    run(stream, grad.dtype(), grad.element_count(), grad.dim(0));
-    return of_cpu_->input_gradient(stream, grad, x_shape, x_layout);
+                        Layout) override {
+    return made(stream, grad, x_shape);
   }
-  void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
-                       Tensor& weight_grad, Tensor& bias_grad) override {
-    run(stream, x.dtype(), x.element_count() + grad.element_count(), x.dim(0));
-    of_cpu_->weight_gradient(stream, x, grad, weight_grad, bias_grad);
+  void weight_gradient(const Stream&, const Tensor& x, const Tensor& grad, Tensor& weight_grad,
+                       Tensor& bias_grad) override {
+    planned().note(copied(x) + copied(grad) + product_bytes);
+    clear(weight_grad, bias_grad);
   }
 
  private:
-  void run(const Stream& stream, DType dtype, std::int64_t elements, std::int64_t rows) {
-    const DType factors = factor_type(dtype);
-    if (factors == dtype || rows == 0) return;
-    weight_.make(stream, Layout::row_major, factors);
-    const std::int64_t copied = elements / rows * planned().samples(rows);
-    planned().note(static_cast<std::size_t>(copied) * size_of(factors) + product_bytes);
+  /// A product of `factor` and the weight.
+  Tensor made(const Stream& stream, const Tensor& factor, const Shape& shape) {
+    const DType type = factor_type(factor.dtype());
+    weight_.make(stream, Layout::row_major, type);
+    // Summed in f32.
+    planned().note(copied(factor) + (is_narrow(type) ? bytes(shape, DType::f32) : 0) +
+                   product_bytes);
+    return zeroed(stream, shape, type, Layout::row_major);
   }
 
-  std::unique_ptr<LayerKernel> of_cpu_;
+  std::int64_t out_;
   WeightCopy weight_;
 };
 
@@ -181,36 +193,38 @@ void note_scores(const Tensor& q, const Tensor& k, const Tensor& v, std::size_t 
 }
 
 template <DType dtype>
-const KernelTable& cpu_table() {
-  return kernels(Device::cpu(), dtype);
+const KernelTable& computing() {
+  static const KernelTable table = planned_kernels(dtype);
+  return table;
 }
 
 template <DType dtype>
 KernelTable planned_table() {
-  KernelTable table = cpu_table<dtype>();
+  KernelTable table = computing<dtype>();
   table.convolution = [](const ConvolutionOptions& options) -> std::unique_ptr<LayerKernel> {
     return std::make_unique<PlannedConvolution>(options);
   };
   table.linear = [](const LinearOptions& options) -> std::unique_ptr<LayerKernel> {
-    return std::make_unique<PlannedLinear>(cpu_table<dtype>().linear(options));
+    return std::make_unique<PlannedLinear>(options);
   };
   table.attention = [](const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v,
                        const Tensor& mask, const AttentionOptions& options) {
     note_scores(q, k, v, 1);
-    return cpu_table<dtype>().attention(stream, q, k, v, mask, options);
+    return computing<dtype>().attention(stream, q, k, v, mask, options);
   };
   table.attention_backward = [](const Stream& stream, const Tensor& grad, const Tensor& q,
                                 const Tensor& k, const Tensor& v, const Tensor& mask,
                                 const AttentionOutput& output, const AttentionOptions& options) {
     note_scores(q, k, v, 2);
-    return cpu_table<dtype>().attention_backward(stream, grad, q, k, v, mask, output, options);
+    return computing<dtype>().attention_backward(stream, grad, q, k, v, mask, output, options);
   };
   return table;
 }
 
 const KernelTable* table_of(DType dtype) {
   static const KernelTable f32 = planned_table<DType::f32>(), f64 = planned_table<DType::f64>();
-  return dtype == DType::f32 ? &f32 : dtype == DType::f64 ? &f64 : nullptr;
+  if (dtype == DType::f32 || is_narrow(dtype)) return &f32;
+  return dtype == DType::f64 ? &f64 : nullptr;
 }
 
 const Backend& planned_backend() {

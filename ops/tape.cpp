@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "ops/on_device.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -26,6 +27,7 @@ Value Tape::add(Tensor tensor, bool wants_gradient) {
   SavedTensor made;
   made.shape = tensor.shape();
   made.layout = tensor.layout();
+  made.dtype = tensor.dtype();
   made.tensor = std::move(tensor);
   made.wants_gradient = wants_gradient;
   values_.push_back(std::move(made));
@@ -77,7 +79,7 @@ void Tape::begin_backward(Value output, Tensor grad) {
                 fmt::format("backward: the gradient is {}, but the output is {}",
                             to_string(grad.shape()), to_string(last.shape)));
   if (!last.wants_gradient) return;
-  given_ = std::move(grad);
+  given_ = on_device(pass_.stream, grad, last.dtype);
   last.grad = given_;
   if (given_.layout() != last.layout) {
     last.grad = Tensor::empty(last.shape, given_.dtype(), given_.device(), last.layout);
@@ -143,6 +145,8 @@ void Tape::accumulate(SavedTensor& into, InputGradient& given, std::string_view 
                 fmt::format("backward: {} gave a gradient of {} ({}) to an input of {} ({})", from,
                             to_string(grad.shape()), name_of(grad.layout()), to_string(into.shape),
                             name_of(into.layout)));
+  // So that the bits do not depend on where stages divide the model.
+  if (is_floating(into.dtype)) grad = on_device(pass_.stream, grad, into.dtype);
   if (!into.grad.defined()) {
     into.grad = std::move(grad);
   } else if (is_exclusive(into.grad)) {

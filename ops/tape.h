@@ -18,7 +18,7 @@ struct Value {
 /// The input gradient of a primitive for one of its inputs.
 struct InputGradient {
   bool wanted = true;  ///< false: the primitive may leave it out
-  Tensor grad;         ///< shape and layout of the input
+  Tensor grad;         ///< shape and layout of the input; of any floating-point type
   /// What others have given to this input, if it may be written. A primitive whose gradient is zero
   /// in most places may add to it there instead of giving `grad`; it then sets `added`.
   Tensor sum = {};
@@ -79,7 +79,7 @@ class Tape {
   void seal(Value kept = {});
 
   /// Runs both halves, one operation after the other. Returns the gradients of the inputs that want
-  /// one, in their order. `grad` is only read, and is converted to the output's layout. Throws
+  /// one, in their order. `grad` is only read, and is converted to the output's layout and type. Throws
   /// Error if its shape is not the output's, or if the output does not depend on a recorded
   /// operation that has weights.
   std::vector<Tensor> backward(Value output, Tensor grad);
@@ -161,7 +161,8 @@ class Tape {
     Tensor tensor;
     Shape shape;  ///< of the tensor, known after it was freed
     Layout layout = Layout::row_major;
-    Tensor grad;
+    DType dtype = DType::f32;
+    Tensor grad;  ///< of that shape, layout and type
     bool wants_gradient = false;
   };
 

@@ -108,9 +108,9 @@ void visit_function(ActivationFunction function, const F& f) {
 
 Tensor activate(const Stream& stream, ActivationFunction function, const Tensor& x) {
   Tensor y = result_like(stream, x);
-  visit_float(x.dtype(), [&]<class T>(T) {
+  visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
     visit_function(function, [&]<ActivationFunction f>(Constant<f>) {
-      map(stream, Value<T, f>(), x.element_count(), output<T>(stream, y), input<T>(stream, x));
+      map(stream, Value<T, f>(), x.element_count(), output<S>(stream, y), input<S>(stream, x));
     });
   });
   return y;
@@ -120,10 +120,10 @@ Tensor activate_backward(const Stream& stream, ActivationFunction function, cons
                          const Tensor& grad) {
   check_alike("activate_backward", saved, grad);
   Tensor x_grad = result_like(stream, saved);
-  visit_float(saved.dtype(), [&]<class T>(T) {
+  visit_stored(saved.dtype(), [&]<class S, class T>(S, T) {
     visit_function(function, [&]<ActivationFunction f>(Constant<f>) {
-      map(stream, Gradient<T, f>(), saved.element_count(), output<T>(stream, x_grad),
-          input<T>(stream, saved), input<T>(stream, grad));
+      map(stream, Gradient<T, f>(), saved.element_count(), output<S>(stream, x_grad),
+          input<S>(stream, saved), input<S>(stream, grad));
     });
   });
   return x_grad;

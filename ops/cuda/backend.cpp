@@ -10,16 +10,33 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/stream.h"
 #include "ops/cuda/workspace.h"
+#include "ops/widened.h"
 #include "runtime/device/block_uses.h"
 #include "runtime/tensor/out_of_memory.h"
 
 namespace troupe::cuda {
 namespace {
 
-constexpr KernelTable table{
+/// Kernels for tensors of any floating-point type: most read and write those of 16 bits as they
+/// are, the others compute in f32. Those of weights and optimizers never get any.
+constexpr KernelTable table = [] {
+  KernelTable made{
 #define TROUPE_KERNEL(name, signature) .name = cuda::name,
 #include "ops/kernel_list.inc"
-};
+  };
+  made.softmax = widening<cuda::softmax>;
+  made.softmax_backward = widening<cuda::softmax_backward>;
+  made.layer_norm = widening<cuda::layer_norm>;
+  made.layer_norm_backward = widening<cuda::layer_norm_backward>;
+  made.softmax_cross_entropy = widening<cuda::softmax_cross_entropy>;
+  made.squared_error = widening<cuda::squared_error>;
+  made.binary_cross_entropy = widening<cuda::binary_cross_entropy>;
+  made.matmul = widening<cuda::matmul>;
+  made.embedding = widening<cuda::embedding>;
+  made.attention = widening<cuda::attention>;
+  made.attention_backward = widening<cuda::attention_backward>;
+  return made;
+}();
 
 void* allocate(std::size_t bytes) {
   void* block = nullptr;
@@ -67,7 +84,7 @@ const Backend& backend() {
         return *first;
       },
       .kernels = [](DType dtype) -> const KernelTable* {
-        return dtype == DType::f32 || dtype == DType::f64 ? &table : nullptr;
+        return is_floating(dtype) ? &table : nullptr;
       },
       .multiplies =
           [](DType products) {

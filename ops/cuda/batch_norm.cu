@@ -7,19 +7,12 @@
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/layer_checks.h"
+#include "ops/cuda/numbers.h"
 #include "ops/cuda/philox.h"
 
 namespace troupe::cuda {
 namespace {
 
-template <class T, int N>
-__device__ Pack<T, N> packed(const T* from, std::int64_t e) {
-  return *reinterpret_cast<const Pack<T, N>*>(from + e);
-}
-template <class T, int N>
-__device__ void write(T* to, std::int64_t e, const Pack<T, N>& pack) {
-  *reinterpret_cast<Pack<T, N>*>(to + e) = pack;
-}
 /// Of a form that holds one channel, or one for each place of a pack.
 template <class Channel, int held>
 const __device__ Channel& of_place(const Channel (&channels)[held], int j) {
@@ -54,26 +47,27 @@ __global__ void norm_kernel(Parameters<T> parameters, std::int64_t count, Norm<T
     norms[c] = parameters.norm(c);
 }
 
-template <class T>
+template <class S>
 struct NormaliseArguments {
-  const Norm<T>* norms;
-  const T *x, *residual;  ///< residual: null if there is none
-  T* z;
+  const Norm<Computed<S>>* norms;
+  const S *x, *residual;  ///< residual: null if there is none
+  S* z;
   Channels shape;
   RandomKey random;
   std::uint32_t threshold;  ///< of the dropout; 0: none
-  T kept;                   ///< the factor of what is not dropped
+  Computed<S> kept;         ///< the factor of what is not dropped
   bool relu, residual_first;
 };
 
 /// With innermost channels, four pixels of a channel share a block of random numbers if the size of
 /// planes is a multiple of four: `at_once` is then 4.
-template <class T, int at_once>
+template <class S, int at_once>
 struct Normalise {
   static constexpr int samples = at_once;
+  using T = Computed<S>;
   using Channel = Norm<T>;
 
-  NormaliseArguments<T> a;
+  NormaliseArguments<S> a;
 
   __device__ Norm<T> channel(std::int64_t c) const { return a.norms[c]; }
 
@@ -88,9 +82,9 @@ struct Normalise {
     }
 #pragma unroll
     for (int r = 0; r < R; ++r, e += a.shape.count) {
-      const Pack<T, N> in = packed<T, N>(a.x, e);
+      const Pack<T, N> in = load_pack<S, N>(a.x, e);
       Pack<T, N> added{}, out;
-      if (a.residual) added = packed<T, N>(a.residual, e);
+      if (a.residual) added = load_pack<S, N>(a.residual, e);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         std::uint32_t number = 0;
@@ -101,7 +95,7 @@ struct Normalise {
                                  held == 1 && a.shape.inner > 1 ? e + j : logical(sample, c + j));
         out.at[j] = one(of_place(channels, j), in.at[j], added.at[j], number);
       }
-      write(a.z, e, out);
+      store_pack<S, N>(a.z, e, out);
     }
   }
 
@@ -139,22 +133,24 @@ struct LoadedGradients {
 };
 
 /// Sums of the gradient that is let through, and of its product with x - mean.
-template <class T>
+template <class S>
 struct GradientSums {
+  using T = Computed<S>;
   const Norm<T>* norms;
-  const T *mean, *x, *grad, *z;
-  T* residual;  ///< null unless its gradient is wanted
+  const T* mean;
+  const S *x, *grad, *z;
+  S* residual;  ///< null unless its gradient is wanted
   Passed<T> passed;
 
   template <int N>
   __device__ LoadedGradients<T, N> load(std::int64_t e, std::int64_t) const {
-    LoadedGradients<T, N> in{packed<T, N>(x, e), packed<T, N>(grad, e), {}};
-    if (passed.by_z) in.z = packed<T, N>(z, e);
+    LoadedGradients<T, N> in{load_pack<S, N>(x, e), load_pack<S, N>(grad, e), {}};
+    if (passed.by_z) in.z = load_pack<S, N>(z, e);
     return in;
   }
   template <int N>
   __device__ void store(std::int64_t e, const LoadedGradients<T, N>& in) const {
-    if (residual) write(residual, e, in.grad);
+    if (residual) store_pack<S, N>(residual, e, in.grad);
   }
 
   struct Part {
@@ -209,23 +205,24 @@ struct WriteGradients {
   }
 };
 
-template <class T>
+template <class S>
 struct InputGradient {
   static constexpr int samples = 1;
+  using T = Computed<S>;
   using Channel = InputChannel<T>;
 
   const InputChannel<T>* channels;
-  const T *x, *grad, *z;
-  T* dx;
+  const S *x, *grad, *z;
+  S* dx;
   Passed<T> passed;
 
   __device__ Channel channel(std::int64_t c) const { return channels[c]; }
 
   template <int N, int R, int held>
   __device__ void run(std::int64_t e, std::int64_t, std::int64_t, const Channel (&of)[held]) const {
-    const Pack<T, N> from = packed<T, N>(x, e), slopes = packed<T, N>(grad, e);
+    const Pack<T, N> from = load_pack<S, N>(x, e), slopes = load_pack<S, N>(grad, e);
     Pack<T, N> by{}, out;
-    if (passed.by_z) by = packed<T, N>(z, e);
+    if (passed.by_z) by = load_pack<S, N>(z, e);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const Channel& c = of_place(of, j);
@@ -233,17 +230,18 @@ struct InputGradient {
       const T centred = std::fma(from.at[j] - c.mean, c.along_x, c.constant);
       out.at[j] = std::fma(g, c.along_grad, centred);
     }
-    write(dx, e, out);
+    store_pack<S, N>(dx, e, out);
   }
 };
 
 void check_parameters(const char* kernel, std::int64_t channels, const Tensor& x,
                       const Tensor& weight, const Tensor& bias, const ChannelMoments& moments,
                       const NormEpilogue& epilogue) {
-  check_vector(kernel, "the weight", weight, channels, x.dtype());
-  check_vector(kernel, "the bias", bias, channels, x.dtype());
-  check_vector(kernel, "the mean", moments.mean, channels, x.dtype());
-  check_vector(kernel, "the variance", moments.variance, channels, x.dtype());
+  const DType dtype = computed_type(x.dtype());
+  check_vector(kernel, "the weight", weight, channels, dtype);
+  check_vector(kernel, "the bias", bias, channels, dtype);
+  check_vector(kernel, "the mean", moments.mean, channels, dtype);
+  check_vector(kernel, "the variance", moments.variance, channels, dtype);
   check_epilogue(kernel, x, epilogue);
 }
 
@@ -280,7 +278,7 @@ struct Backward {
   bool summed() const { return epilogue.relu_of_sum(); }
 };
 
-template <class T>
+template <class S, class T>
 void gradients_of(const Stream& stream, const Backward& b, const Parameters<T>& parameters,
                   const NormGradients& to) {
   const std::int64_t count = b.channels.count;
@@ -291,10 +289,10 @@ void gradients_of(const Stream& stream, const Backward& b, const Parameters<T>& 
   compute_norms(stream, parameters, count, norms);
   const bool by_z = b.dropped() || b.summed();
   const Passed<T> passed{b.epilogue.relu, by_z};
-  const T *x = input<T>(stream, b.x), *grad = input<T>(stream, b.grad);
-  const T* z = by_z ? input<T>(stream, b.z) : nullptr;
-  T *dx = output<T>(stream, to.x), *residual = output<T>(stream, to.residual);
-  const GradientSums<T> sums{norms, parameters.mean, x, grad, z, residual, passed};
+  const S *x = input<S>(stream, b.x), *grad = input<S>(stream, b.grad);
+  const S* z = by_z ? input<S>(stream, b.z) : nullptr;
+  S *dx = output<S>(stream, to.x), *residual = output<S>(stream, to.residual);
+  const GradientSums<S> sums{norms, parameters.mean, x, grad, z, residual, passed};
   const double scale = b.dropped() ? 1.0 / (1.0 - static_cast<double>(b.epilogue.dropout)) : 1.0;
   const WriteGradients<T> finish{parameters,
                                  norms,
@@ -304,13 +302,13 @@ void gradients_of(const Stream& stream, const Backward& b, const Parameters<T>& 
                                  output<T>(stream, to.weight),
                                  output<T>(stream, to.bias),
                                  inputs};
-  sum_channels<T>(stream, b.channels, sums, finish, x, grad, z, residual);
+  sum_channels<S>(stream, b.channels, sums, finish, x, grad, z, residual);
   if (b.summed())
-    each_element<T>(stream, b.channels,
-                    InputGradient<T>{inputs, x, residual, nullptr, dx, {false, false}}, x, residual,
+    each_element<S>(stream, b.channels,
+                    InputGradient<S>{inputs, x, residual, nullptr, dx, {false, false}}, x, residual,
                     dx);
   else
-    each_element<T>(stream, b.channels, InputGradient<T>{inputs, x, grad, z, dx, passed}, x, grad,
+    each_element<S>(stream, b.channels, InputGradient<S>{inputs, x, grad, z, dx, passed}, x, grad,
                     z, dx);
 }
 
@@ -322,13 +320,13 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
   check_parameters("batch_norm", channels.count, x, weight, bias, moments, epilogue);
   Tensor z = result_like(stream, x);
   if (channels.elements() == 0) return z;
-  visit_float(x.dtype(), [&]<class T>(T) {
+  visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
     const Tensor space = channel_space<Norm<T>>(stream, channels.count);
     compute_norms(stream, parameters_of<T>(stream, weight, bias, moments, epsilon), channels.count,
                   in_space<Norm<T>>(space));
-    const T *from = input<T>(stream, x), *residual = input<T>(stream, epilogue.residual);
-    T* to = output<T>(stream, z);
-    const NormaliseArguments<T> arguments{in_space<Norm<T>>(space),
+    const S *from = input<S>(stream, x), *residual = input<S>(stream, epilogue.residual);
+    S* to = output<S>(stream, z);
+    const NormaliseArguments<S> arguments{in_space<Norm<T>>(space),
                                           from,
                                           residual,
                                           to,
@@ -339,9 +337,9 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
                                           epilogue.relu,
                                           epilogue.residual_first};
     if (epilogue.dropout > 0.0f && channels.inner == 1 && channels.plane % 4 == 0)
-      each_element<T>(stream, channels, Normalise<T, 4>{arguments}, from, residual, to);
+      each_element<S>(stream, channels, Normalise<S, 4>{arguments}, from, residual, to);
     else
-      each_element<T>(stream, channels, Normalise<T, 1>{arguments}, from, residual, to);
+      each_element<S>(stream, channels, Normalise<S, 1>{arguments}, from, residual, to);
   });
   return z;
 }
@@ -357,13 +355,13 @@ NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, cons
   const Backward backward{grad, x, z, epilogue, channels, batch_moments};
   if (backward.dropped() || backward.summed()) check_alike(kernel, x, z);
   NormGradients gradients{result_like(stream, x),
-                          result(stream, {channels.count}, x.dtype()),
-                          result(stream, {channels.count}, x.dtype()),
+                          result(stream, {channels.count}, computed_type(x.dtype())),
+                          result(stream, {channels.count}, computed_type(x.dtype())),
                           {}};
   if (backward.summed()) gradients.residual = result_like(stream, x);
   if (channels.count == 0) return gradients;
-  visit_float(x.dtype(), [&]<class T>(T) {
-    gradients_of(stream, backward, parameters_of<T>(stream, weight, bias, moments, epsilon),
+  visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
+    gradients_of<S>(stream, backward, parameters_of<T>(stream, weight, bias, moments, epsilon),
                  gradients);
   });
   return gradients;

@@ -29,9 +29,9 @@ inline int width_for(std::int64_t packs, int most) {
 
 /// Calls `f(constant<columns>, constant<N>)` with the form of kernels for such a tensor:
 /// `columns` where channels are innermost, N elements at a time if the pointers allow it.
-template <class T, class F, class... Pointers>
+template <class S, class F, class... Pointers>
 void with_form(const Channels& x, F&& f, const Pointers*... pointers) {
-  constexpr int wide = pack_width<T>;
+  constexpr int wide = short_pack_width<S>;
   const bool columns = x.inner == 1;
   const bool packed =
       (columns ? x.count : x.inner) % wide == 0 && aligned_for_packs<Pointers...>(pointers...);
@@ -77,13 +77,13 @@ __global__ void each_element_kernel(F f, Channels x, Spread spread) {
   }
 }
 
-/// `f` of every element; the pointers are those that f accesses by packs of T. F::samples divides
+/// `f` of every element; the pointers are those that f accesses by packs of S. F::samples divides
 /// the number of samples.
-template <class T, class F, class... Pointers>
+template <class S, class F, class... Pointers>
 void each_element(const Stream& stream, const Channels& x, const F& f,
                   const Pointers*... pointers) {
   if (x.elements() == 0) return;
-  with_form<T>(
+  with_form<S>(
       x,
       [&]<bool columns, int N>(std::bool_constant<columns>, std::integral_constant<int, N>) {
         const std::int64_t packs = (columns ? x.count : x.inner) / N;
@@ -203,11 +203,11 @@ inline std::int64_t parts_for(std::int64_t blocks, std::int64_t samples, std::in
 
 /// The sums of `f` over each channel, in an order that depends on the shape and the layout only,
 /// given to `finish`, which is called for every channel, also of no elements.
-template <class T, class F, class Finish, class... Pointers>
+template <class S, class F, class Finish, class... Pointers>
 void sum_channels(const Stream& stream, const Channels& x, const F& f, const Finish& finish,
                   const Pointers*... pointers) {
   if (x.count == 0) return;
-  with_form<T>(
+  with_form<S>(
       x,
       [&]<bool columns, int N>(std::bool_constant<columns>, std::integral_constant<int, N>) {
         const std::int64_t packs = (columns ? x.count : x.inner) / N;

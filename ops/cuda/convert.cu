@@ -1,16 +1,14 @@
 #include "ops/cuda/convert.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/map.h"
-#include "ops/cuda/numbers.h"
 
 namespace troupe::cuda {
 namespace {
 
-template <class To>
-struct Convert {
-  template <class From>
-  __device__ To operator()(From x) const {
-    return converted<To>(x);
+struct Same {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x;
   }
 };
 
@@ -22,10 +20,10 @@ constexpr bool converts = std::is_same_v<From, float> || std::is_same_v<To, floa
 }  // namespace
 
 void convert(const Stream& stream, const Tensor& from, Tensor& to) {
-  visit_factors(from.dtype(), [&]<class From>(From, auto) {
-    visit_factors(to.dtype(), [&]<class To>(To, auto) {
+  visit_stored(from.dtype(), [&]<class From>(From, auto) {
+    visit_stored(to.dtype(), [&]<class To>(To, auto) {
       if constexpr (converts<From, To>)
-        map(stream, Convert<To>(), from.element_count(), output<To>(stream, to),
+        map(stream, Same(), from.element_count(), output<To>(stream, to),
             input<From>(stream, from));
       else
         check_f32(from.dtype() == DType::f64 ? to.dtype() : from.dtype());

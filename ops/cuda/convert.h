@@ -1,5 +1,5 @@
 #pragma once
-#include "runtime/tensor/tensor.h"
+#include "ops/widened.h"
 
 namespace troupe::cuda {
 
@@ -14,7 +14,8 @@ void convert_and_reorder(const Stream& stream, const Tensor& from, Tensor& to);
 /// The tensor in a layout and type: itself if it has them, else a copy.
 Tensor in_form(const Stream& stream, const Tensor& tensor, Layout layout, DType dtype);
 
-/// The type in which convolutions and linear layers multiply numbers of `dtype`.
+/// The type in which convolutions and linear layers multiply numbers of `dtype`, and of their
+/// results.
 inline DType factor_type(const Stream& stream, DType dtype) {
   return dtype == DType::f32 ? stream.products : dtype;
 }

@@ -15,8 +15,9 @@ namespace troupe::cuda {
 namespace {
 
 /// With tensor cores cuDNN is at its best with nhwc. Otherwise everything stays in the layout that
-/// x has, since most plans for nhwc would copy to row-major. What cuDNN has no plan for is computed
-/// by the kernels of direct_convolution.h.
+/// x has, since most plans for nhwc would copy to row-major. Images are of the type of the factors;
+/// sums, weights and their gradients stay in f32. What cuDNN has no plan for is computed by the
+/// kernels of direct_convolution.h.
 class Convolution final : public LayerKernel {
  public:
   explicit Convolution(const ConvolutionOptions& options) : o_(options) {}
@@ -31,16 +32,17 @@ class Convolution final : public LayerKernel {
     const Shape y_shape = output_shape(x.shape());
     const Tensor factor = in_form(stream, x, form.layout, form.dtype);
     ConvolutionPlan* plan = plan_of(stream, ConvolutionPass::forward, form, x.shape(), y_shape);
-    Tensor y = result(stream, y_shape, plan ? plan->result_type() : x.dtype(), form.layout);
     if (!plan) {
+      Tensor y = result(stream, y_shape, computed_type(form.dtype), form.layout);
       direct_forward(stream, o_, factor, row_major_weight(stream, form), weights_.bias, y);
-      return y;
+      return in_form(stream, y, form.layout, form.dtype);
     }
+    Tensor y = result(stream, y_shape, form.dtype, form.layout);
     plan->run(stream, factor, weight_in(stream, form), weights_.bias, y);
-    y = in_form(stream, y, form.layout, x.dtype());
     if (plan->adds_bias() || !weights_.bias.defined()) return y;
-    return arithmetic(stream, ArithmeticOperation::add, y,
-                      weights_.bias.reshape({1, o_.out_channels, 1, 1}));
+    const Tensor sum = arithmetic(stream, ArithmeticOperation::add, y,
+                                  weights_.bias.reshape({1, o_.out_channels, 1, 1}));
+    return in_form(stream, sum, form.layout, form.dtype);
   }
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
@@ -49,12 +51,12 @@ class Convolution final : public LayerKernel {
     const Tensor factor = in_form(stream, grad, form.layout, form.dtype);
     ConvolutionPlan* plan =
         plan_of(stream, ConvolutionPass::input_gradient, form, x_shape, grad.shape());
-    Tensor x_grad = result(stream, x_shape, plan ? plan->result_type() : grad.dtype(), form.layout);
+    Tensor x_grad = result(stream, x_shape, plan ? form.dtype : computed_type(form.dtype), form.layout);
     if (plan)
       plan->run(stream, x_grad, weight_in(stream, form), {}, factor);
     else
       direct_input_gradient(stream, o_, factor, row_major_weight(stream, form), x_grad);
-    return in_form(stream, x_grad, x_layout, grad.dtype());
+    return in_form(stream, x_grad, x_layout, form.dtype);
   }
 
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
@@ -66,9 +68,9 @@ class Convolution final : public LayerKernel {
     ConvolutionPlan* plan =
         plan_of(stream, ConvolutionPass::weight_gradient, form, x.shape(), grad.shape());
     if (!plan) return direct_weight_gradient(stream, o_, x_factor, grad_factor, weight_grad);
-    if (form.layout == weight_grad.layout() && plan->result_type() == weight_grad.dtype())
+    if (form.layout == weight_grad.layout() && form.dtype == weight_grad.dtype())
       return plan->run(stream, x_factor, weight_grad, {}, grad_factor);
-    const Tensor found = result(stream, weight_grad.shape(), plan->result_type(), form.layout);
+    const Tensor found = result(stream, weight_grad.shape(), form.dtype, form.layout);
     plan->run(stream, x_factor, found, {}, grad_factor);
     convert_and_reorder(stream, found, weight_grad);
   }
@@ -85,7 +87,7 @@ class Convolution final : public LayerKernel {
   static Form form_of(const Stream& stream, DType dtype, Layout layout) {
     const DType factors = factor_type(stream, dtype);
     const bool tf32 = stream.conv_tf32 && factors == DType::f32;
-    const bool tensor_cores = tf32 || factors != dtype;
+    const bool tensor_cores = tf32 || size_of(factors) == 2;
     return {tensor_cores ? Layout::nhwc : layout, factors, tf32};
   }
   Shape output_shape(const Shape& x) const {

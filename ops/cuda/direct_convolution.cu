@@ -165,7 +165,7 @@ __global__ void weight_gradient_kernel(Weights p, Images xs, Images ys, const F*
 void direct_forward(const Stream& stream, const ConvolutionOptions& options, const Tensor& x,
                     const Tensor& weight, const Tensor& bias, const Tensor& y) {
   if (y.element_count() == 0) return;
-  visit_factors(x.dtype(), [&]<class F, class T>(F, T) {
+  visit_stored(x.dtype(), [&]<class F, class T>(F, T) {
     Launch(stream, blocks_for(y.element_count()), block_threads)(
         forward_kernel<F, T>, Weights(options), Images(x), Images(y), input<F>(stream, x),
         input<F>(stream, weight), input<T>(stream, bias), output<T>(stream, y));
@@ -175,7 +175,7 @@ void direct_forward(const Stream& stream, const ConvolutionOptions& options, con
 void direct_input_gradient(const Stream& stream, const ConvolutionOptions& options,
                            const Tensor& grad, const Tensor& weight, const Tensor& x_grad) {
   if (x_grad.element_count() == 0) return;
-  visit_factors(grad.dtype(), [&]<class F, class T>(F, T) {
+  visit_stored(grad.dtype(), [&]<class F, class T>(F, T) {
     Launch(stream, blocks_for(x_grad.element_count()), block_threads)(
         input_gradient_kernel<F, T>, Weights(options), Images(grad), Images(x_grad),
         input<F>(stream, grad), input<F>(stream, weight), output<T>(stream, x_grad));
@@ -188,7 +188,7 @@ void direct_weight_gradient(const Stream& stream, const ConvolutionOptions& opti
   if (weights == 0) return;
   constexpr std::int64_t short_sum = 256;
   const bool is_short = grad.element_count() / options.out_channels <= short_sum;
-  visit_factors(x.dtype(), [&]<class F, class T>(F, T) {
+  visit_stored(x.dtype(), [&]<class F, class T>(F, T) {
     const dim3 blocks = is_short ? blocks_for(weights) : blocks_for(weights, 1);
     Launch(stream, blocks, block_threads)(
         is_short ? short_weight_gradient_kernel<F, T> : weight_gradient_kernel<F, T>,

@@ -105,7 +105,7 @@ std::string text_of(const ConvolutionWork& work) {
       o.dilation_w, o.groups);
 }
 
-void add_nodes(fe::graph::Graph& graph, const ConvolutionWork& work, DType result) {
+void add_nodes(fe::graph::Graph& graph, const ConvolutionWork& work) {
   const ConvolutionOptions& o = work.options;
   const Shape w = weight_shape(o);
   const auto in = [&](Id id, const Shape& shape) {
@@ -116,7 +116,7 @@ void add_nodes(fe::graph::Graph& graph, const ConvolutionWork& work, DType resul
         .set_uid(id)
         .set_dim(dims_of(shape))
         .set_stride(strides_of(shape, work.layout))
-        .set_data_type(type_of(result));
+        .set_data_type(type_of(work.dtype));
   };
   switch (work.pass) {
     case ConvolutionPass::forward: {
@@ -151,13 +151,11 @@ std::vector<fe::NumericalNote_t> unwanted_notes(const ConvolutionWork& work) {
 
 class Plan final : public ConvolutionPlan {
  public:
-  Plan(const ConvolutionWork& work, DType result, bool adds_bias)
-      : work_(work), result_(result), adds_bias_(adds_bias) {
-    work_.bias = adds_bias;
+  explicit Plan(const ConvolutionWork& work) : work_(work) {
     graph_.set_io_data_type(type_of(work.dtype))
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-    add_nodes(graph_, work_, result);
+    add_nodes(graph_, work_);
   }
 
   /// Why cuDNN supports no plan that does as it must; nothing if there is one.
@@ -173,13 +171,12 @@ class Plan final : public ConvolutionPlan {
   }
 
   std::size_t workspace_bytes() const override { return workspace_; }
-  DType result_type() const override { return result_; }
-  bool adds_bias() const override { return adds_bias_; }
+  bool adds_bias() const override { return work_.bias; }
   void run(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
            const Tensor& y) override {
     std::unordered_map<std::int64_t, void*> pointers{
         {x_id, x.raw()}, {weight_id, weight.raw()}, {y_id, y.raw()}};
-    if (adds_bias_) pointers.emplace(bias_id, bias.raw());
+    if (work_.bias) pointers.emplace(bias_id, bias.raw());
     for (const Tensor& used : {x, weight, bias, y}) note_use(stream, used);
     with_memory(stream, [&] {
       const Tensor memory = workspace(stream, workspace_);
@@ -229,31 +226,22 @@ class Plan final : public ConvolutionPlan {
   }
 
   ConvolutionWork work_;  ///< with a bias if the plan adds one
-  DType result_;
-  bool adds_bias_;
   fe::graph::Graph graph_;
   std::size_t workspace_ = 0;
 };
 
-/// A plan that writes f32 and adds the bias; or else does less.
+/// A plan that adds the bias if there is one; or else one without it.
 template <class On>
-std::shared_ptr<ConvolutionPlan> plan_on(const ConvolutionWork& work, const On& device,
+std::shared_ptr<ConvolutionPlan> plan_on(ConvolutionWork work, const On& device,
                                          std::string& refusal) {
-  const bool bias = work.bias && work.pass == ConvolutionPass::forward;
-  struct Attempt {
-    DType result;
-    bool bias;
-  };
-  std::vector<Attempt> attempts{{DType::f32, bias}};
-  if (work.dtype != DType::f32) attempts.push_back({work.dtype, bias});
-  if (bias) attempts.push_back({work.dtype, false});
-  for (const Attempt& attempt : attempts) {
-    auto plan = std::make_shared<Plan>(work, attempt.result, attempt.bias);
+  work.bias = work.bias && work.pass == ConvolutionPass::forward;
+  for (;;) {
+    auto plan = std::make_shared<Plan>(work);
     const std::optional<std::string> refused = plan->build(device);
     if (!refused) return plan;
     refusal = *refused;
+    if (!std::exchange(work.bias, false)) return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ enum class ConvolutionPass : std::uint8_t { forward, input_gradient, weight_grad
 /// What a plan is for.
 struct ConvolutionWork {
   ConvolutionPass pass = ConvolutionPass::forward;
-  DType dtype = DType::f32;  ///< of the factors: f32, bf16 or f16; sums are in f32
+  DType dtype = DType::f32;  ///< of factors and results: f32, bf16 or f16; sums are in f32
   ConvolutionOptions options;
   Shape x, y;
   bool bias = false;
@@ -31,14 +31,12 @@ class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
   virtual std::size_t workspace_bytes() const = 0;
-  /// The type of what is written: f32; or that of the factors, if cuDNN has plans for that alone.
-  virtual DType result_type() const = 0;
   /// Whether forward adds the bias of a work that has one: not if cuDNN has no such plan.
   virtual bool adds_bias() const = 0;
   /// `x`, `y` are images or their gradients, `weight` the weight or its gradient, all in the plan's
-  /// layout (nhwc: [O, KH, KW, I / groups] in memory); which of the three is written follows from
-  /// the pass, the others have the type of the factors. `bias` is [O] of f32, or undefined. Throws
-  /// OutOfMemory, or the error of a context that is lost.
+  /// layout (nhwc: [O, KH, KW, I / groups] in memory) and type; which of the three is written
+  /// follows from the pass. `bias` is [O] of f32, or undefined. Throws OutOfMemory, or the error of
+  /// a context that is lost.
   virtual void run(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
                    const Tensor& y) = 0;
 };
@@ -54,7 +52,7 @@ std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream& stream,
 
 /// The same for a described device: such a plan cannot run, and nothing is warned about. Without a
 /// driver on this host cuDNN leaves out plans that it compiles, among them forward ones of 16 bits
-/// with results of f32.
+/// with a bias.
 std::shared_ptr<ConvolutionPlan> plan_convolution(const ConvolutionWork& work,
                                                   const DescribedDevice* described);
 

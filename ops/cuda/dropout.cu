@@ -3,6 +3,7 @@
 #include "ops/cuda/elements.h"
 #include "ops/cuda/index_space.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/numbers.h"
 #include "ops/cuda/philox.h"
 #include "runtime/error.h"
 
@@ -62,29 +63,27 @@ __device__ Pack<std::uint32_t, run> numbers_of(const RandomKey& random, std::int
   return {{a.at[3], b.at[0], b.at[1], b.at[2]}};
 }
 
-template <class T>
-__global__ void dropout_kernel(Drop<T> drop, Runs runs, bool packs, const T* x, T* y) {
+template <class S, class T>
+__global__ void dropout_kernel(Drop<T> drop, Runs runs, bool packs, const S* x, S* y) {
   for (std::int64_t i = first_index(); i < runs.space.count(); i += grid_threads()) {
     const auto places = runs.space.places(i);
     const Pack<std::uint32_t, run> numbers = numbers_of(drop.random, places.of[1]);
     const std::int64_t left = runs.plane - places.of[2];
     if (packs && left >= run) {
-      constexpr int width = pack_width<T>;
-      const auto* from = reinterpret_cast<const Pack<T, width>*>(x + places.of[0]);
-      auto* to = reinterpret_cast<Pack<T, width>*>(y + places.of[0]);
+      constexpr int width = short_pack_width<S>;
 #pragma unroll
-      for (int p = 0; p < run / width; ++p) {
-        Pack<T, width> pack = from[p];
+      for (int p = 0; p < run; p += width) {
+        auto pack = load_pack<S, width>(x, places.of[0] + p);
 #pragma unroll
-        for (int j = 0; j < width; ++j) pack.at[j] = drop(pack.at[j], numbers.at[p * width + j]);
-        to[p] = pack;
+        for (int j = 0; j < width; ++j) pack.at[j] = drop(pack.at[j], numbers.at[p + j]);
+        store_pack<S, width>(y, places.of[0] + p, pack);
       }
       continue;
     }
 #pragma unroll
     for (int j = 0; j < run; ++j) {
       const std::int64_t place = places.of[0] + j * runs.stride;
-      if (j < left) y[place] = drop(x[place], numbers.at[j]);
+      if (j < left) y[place] = converted<S>(drop(computed(x[place]), numbers.at[j]));
     }
   }
 }
@@ -100,13 +99,13 @@ Tensor dropout(const Stream& stream, const Tensor& x, float probability, const R
   Tensor y = result_like(stream, x);
   if (x.element_count() == 0) return y;
   const Runs runs = runs_of(x);
-  visit_float(x.dtype(), [&]<class T>(T) {
+  visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
     const Drop<T> drop{random, drop_threshold(probability), T(1) / (T(1) - T(probability))};
-    const T* from = input<T>(stream, x);
-    T* to = output<T>(stream, y);
+    const S* from = input<S>(stream, x);
+    S* to = output<S>(stream, y);
     const bool packs =
-        x.layout() == Layout::row_major && aligned_for_packs(static_cast<const T*>(to), from);
-    Launch(stream, blocks_for(runs.space.count()), block_threads)(dropout_kernel<T>, drop, runs,
+        x.layout() == Layout::row_major && aligned_for_packs(static_cast<const S*>(to), from);
+    Launch(stream, blocks_for(runs.space.count()), block_threads)(dropout_kernel<S, T>, drop, runs,
                                                                   packs, from, to);
   });
   return y;

@@ -34,9 +34,9 @@ struct Affine {
 template <template <class> class F, class... Factors>
 Tensor map_one(const Stream& stream, const Tensor& x, Factors... factors) {
   Tensor y = result_like(stream, x);
-  visit_float(x.dtype(), [&]<class T>(T) {
-    map(stream, F<T>{static_cast<T>(factors)...}, x.element_count(), output<T>(stream, y),
-        input<T>(stream, x));
+  visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
+    map(stream, F<T>{static_cast<T>(factors)...}, x.element_count(), output<S>(stream, y),
+        input<S>(stream, x));
   });
   return y;
 }
@@ -44,9 +44,9 @@ Tensor map_one(const Stream& stream, const Tensor& x, Factors... factors) {
 template <template <class> class F, class... Factors>
 Tensor map_two(const Stream& stream, const Tensor& a, const Tensor& b, Factors... factors) {
   Tensor y = result_like(stream, a);
-  visit_float(a.dtype(), [&]<class T>(T) {
-    map(stream, F<T>{static_cast<T>(factors)...}, a.element_count(), output<T>(stream, y),
-        input<T>(stream, a), input<T>(stream, b));
+  visit_stored(a.dtype(), [&]<class S, class T>(S, T) {
+    map(stream, F<T>{static_cast<T>(factors)...}, a.element_count(), output<S>(stream, y),
+        input<S>(stream, a), input<S>(stream, b));
   });
   return y;
 }
@@ -76,9 +76,9 @@ Tensor affine(const Stream& stream, const Tensor& x, double factor, double offse
 
 void accumulate(const Stream& stream, Tensor& a, const Tensor& b) {
   check_alike("accumulate", a, b);
-  visit_float(a.dtype(), [&]<class T>(T) {
-    map(stream, Plus(), a.element_count(), output<T>(stream, a), input<T>(stream, a),
-        input<T>(stream, b));
+  visit_stored(a.dtype(), [&]<class S>(S, auto) {
+    map(stream, Plus(), a.element_count(), output<S>(stream, a), input<S>(stream, a),
+        input<S>(stream, b));
   });
 }
 

@@ -18,17 +18,17 @@ class Linear final : public LayerKernel {
     weights_.use(weight, bias, version);
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    Tensor y = result(stream, Shape{x.dim(0), out_}, x.dtype());
+    const Tensor y = result(stream, Shape{x.dim(0), out_}, computed_type(x.dtype()));
     multiply(stream, {.rows = x.dim(0), .depth = in_, .columns = out_, .transposed_b = true},
              factor(stream, x), 0, weight(stream), 0, weights_.bias, y, 0);
-    return y;
+    return factor(stream, y);
   }
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout) override {
-    Tensor x_grad = result(stream, x_shape, grad.dtype());
+    const Tensor x_grad = result(stream, x_shape, computed_type(grad.dtype()));
     multiply(stream, {.rows = grad.dim(0), .depth = out_, .columns = in_}, factor(stream, grad), 0,
              weight(stream), 0, {}, x_grad, 0);
-    return x_grad;
+    return factor(stream, x_grad);
   }
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {

@@ -3,6 +3,7 @@
 
 #include "ops/cuda/elements.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/numbers.h"
 
 namespace troupe::cuda {
 
@@ -13,16 +14,16 @@ __global__ void map_kernel(F f, std::int64_t count, T* y, const X*... x) {
     Pack<T, N> out;
     [&](const auto&... in) {
 #pragma unroll
-      for (int j = 0; j < N; ++j) out.at[j] = f(in.at[j]...);
+      for (int j = 0; j < N; ++j) out.at[j] = converted<T>(f(computed(in.at[j])...));
     }(reinterpret_cast<const Pack<X, N>*>(x)[i]...);
     reinterpret_cast<Pack<T, N>*>(y)[i] = out;
   }
   for (std::int64_t i = packs * N + first_index(); i < count; i += grid_threads())
-    y[i] = f(x[i]...);
+    y[i] = converted<T>(f(computed(x[i])...));
 }
 
-/// `f` is a function object for the device: `__device__ T operator()(T...) const`. The result may
-/// be one of the inputs.
+/// `f` is a function object for the device, of numbers that are computed with. The result may be
+/// one of the inputs.
 template <class T, class F, class... X>
 void map(const Stream& stream, F f, std::int64_t count, T* y, const X*... x) {
   constexpr int width = std::min({pack_width<T>, pack_width<X>...});

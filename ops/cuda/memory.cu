@@ -26,7 +26,7 @@ struct Fold {
 template <class From, class To>
 __global__ void scale_kernel(const From* from, double factor, To* to, std::int64_t count) {
   for (std::int64_t i = first_index(); i < count; i += grid_threads())
-    to[i] = static_cast<To>(static_cast<double>(from[i]) * factor);
+    to[i] = converted<To>(static_cast<Computed<To>>(static_cast<double>(computed(from[i])) * factor));
 }
 
 /// One sum for each block.
@@ -53,8 +53,8 @@ __global__ void total_kernel(const double* sums, std::int64_t count, double* to)
 }  // namespace
 
 void fill(const Stream& stream, double value, Tensor& to) {
-  visit_float(to.dtype(), [&]<class T>(T) {
-    map(stream, Constant<T>{static_cast<T>(value)}, to.element_count(), output<T>(stream, to));
+  visit_stored(to.dtype(), [&]<class S, class T>(S, T) {
+    map(stream, Constant<T>{static_cast<T>(value)}, to.element_count(), output<S>(stream, to));
   });
 }
 
@@ -63,8 +63,8 @@ void scale(const Stream& stream, const Tensor& from, double factor, Tensor& to) 
     check_alike("scale", from, to);  // throws
   const std::int64_t count = to.element_count();
   if (count == 0) return;
-  visit_float(from.dtype(), [&]<class From>(From) {
-    visit_float(to.dtype(), [&]<class To>(To) {
+  visit_stored(from.dtype(), [&]<class From>(From, auto) {
+    visit_stored(to.dtype(), [&]<class To>(To, auto) {
       Launch(stream, blocks_for(count), block_threads)(
           scale_kernel<From, To>, input<From>(stream, from), factor, output<To>(stream, to), count);
     });

@@ -2,32 +2,36 @@
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/layer_checks.h"
+#include "ops/cuda/numbers.h"
 
 namespace troupe::cuda {
 namespace {
 
 /// A value of a channel that its sums are about, so that a large mean costs no accuracy.
-template <class T>
+template <class S>
 struct Centre {
-  const T* x;
+  const S* x;
   std::int64_t inner;
   bool empty;
 
-  __device__ T operator()(std::int64_t c) const { return empty ? T(0) : x[c * inner]; }
+  __device__ Computed<S> operator()(std::int64_t c) const {
+    return empty ? Computed<S>(0) : computed(x[c * inner]);
+  }
 };
 
 /// Sums of x - centre and of its square. A thread first sums x - (its first value) in T, since that
 /// value is near its others, and then moves its sums to the common centre in f64.
-template <class T>
+template <class S>
 struct MomentSums {
-  const T* x;
-  Centre<T> centre;
+  using T = Computed<S>;
+  const S* x;
+  Centre<S> centre;
 
   template <int N>
   using Loaded = Pack<T, N>;
   template <int N>
   __device__ Loaded<N> load(std::int64_t e, std::int64_t) const {
-    return *reinterpret_cast<const Loaded<N>*>(x + e);
+    return load_pack<S, N>(x, e);
   }
   template <int N>
   __device__ void store(std::int64_t, const Pack<T, N>&) const {}
@@ -53,9 +57,10 @@ struct MomentSums {
   __device__ Part part(std::int64_t c) const { return {centre(c), T(0), T(0), T(0), 0}; }
 };
 
-template <class T>
+template <class S>
 struct WriteMoments {
-  Centre<T> centre;
+  using T = Computed<S>;
+  Centre<S> centre;
   double elements;  ///< of a channel
   T *mean, *variance;
 
@@ -71,14 +76,15 @@ struct WriteMoments {
 
 ChannelMoments channel_moments(const Stream& stream, const Tensor& x) {
   const Channels channels = channels_of("channel_moments", x);
-  ChannelMoments moments{result(stream, {channels.count}, x.dtype()),
-                         result(stream, {channels.count}, x.dtype())};
-  visit_float(x.dtype(), [&]<class T>(T) {
-    const T* from = input<T>(stream, x);
-    const Centre<T> centre{from, channels.inner, channels.elements() == 0};
+  const DType dtype = computed_type(x.dtype());
+  ChannelMoments moments{result(stream, {channels.count}, dtype),
+                         result(stream, {channels.count}, dtype)};
+  visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
+    const S* from = input<S>(stream, x);
+    const Centre<S> centre{from, channels.inner, channels.elements() == 0};
     const auto elements = static_cast<double>(channels.samples * channels.inner);
-    sum_channels<T>(stream, channels, MomentSums<T>{from, centre},
-                    WriteMoments<T>{centre, elements, output<T>(stream, moments.mean),
+    sum_channels<S>(stream, channels, MomentSums<S>{from, centre},
+                    WriteMoments<S>{centre, elements, output<T>(stream, moments.mean),
                                     output<T>(stream, moments.variance)},
                     from);
   });

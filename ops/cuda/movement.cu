@@ -7,6 +7,7 @@
 #include "ops/cuda/elements.h"
 #include "ops/cuda/index_space.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/numbers.h"
 #include "runtime/error.h"
 
 namespace troupe::cuda {
@@ -126,8 +127,9 @@ void copy_elements(const Stream& stream, const Shape& space, const Tensor& from,
   if (space.element_count() == 0) return;
   if (from.dtype() == DType::i64)
     return copy_as<std::int64_t>(stream, space, from, from_places, to, to_places);
-  visit_float(from.dtype(),
-              [&]<class T>(T) { copy_as<T>(stream, space, from, from_places, to, to_places); });
+  visit_stored(from.dtype(), [&]<class S>(S, auto) {
+    copy_as<S>(stream, space, from, from_places, to, to_places);
+  });
 }
 
 void reorder(const Stream& stream, const Tensor& from, Tensor& to) {

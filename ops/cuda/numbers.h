@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "ops/cuda/convert.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/launch.h"
 
@@ -35,14 +36,39 @@ __device__ To converted(From x) {
   }
 }
 
-/// Calls `f` with a number of the type of factors, f32, f64, bf16 or f16, and with one of the type
-/// that their products are summed in: f32 for those of 16 bits. Throws Error{unsupported} for
-/// others.
+/// What kernels compute with numbers that are stored as S.
+template <class S>
+using Computed = std::conditional_t<sizeof(S) == 2, float, S>;
+
+template <class S>
+__device__ Computed<S> computed(S x) {
+  return converted<Computed<S>>(x);
+}
+
+/// N numbers from place e on, to compute with.
+template <class S, int N>
+__device__ Pack<Computed<S>, N> load_pack(const S* from, std::int64_t e) {
+  const auto stored = *reinterpret_cast<const Pack<S, N>*>(from + e);
+  Pack<Computed<S>, N> pack;
+#pragma unroll
+  for (int j = 0; j < N; ++j) pack.at[j] = computed(stored.at[j]);
+  return pack;
+}
+template <class S, int N>
+__device__ void store_pack(S* to, std::int64_t e, const Pack<Computed<S>, N>& pack) {
+  Pack<S, N> stored;
+#pragma unroll
+  for (int j = 0; j < N; ++j) stored.at[j] = converted<S>(pack.at[j]);
+  *reinterpret_cast<Pack<S, N>*>(to + e) = stored;
+}
+
+/// Calls `f` with a number of the type that is stored, f32, f64, bf16 or f16, and with one of the
+/// type that is computed with. Throws Error{unsupported} for others.
 template <class F>
-decltype(auto) visit_factors(DType factors, F&& f) {
-  if (factors == DType::bf16) return f(BFloat16(), float());
-  if (factors == DType::f16) return f(Float16(), float());
-  return visit_float(factors, [&]<class T>(T) { return f(T(), T()); });
+decltype(auto) visit_stored(DType stored, F&& f) {
+  if (stored == DType::bf16) return f(BFloat16(), float());
+  if (stored == DType::f16) return f(Float16(), float());
+  return visit_float(stored, [&]<class T>(T) { return f(T(), T()); });
 }
 
 }  // namespace troupe::cuda

@@ -4,6 +4,7 @@
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/numbers.h"
 #include "ops/cuda/pool_windows.h"
 
 namespace troupe::cuda {
@@ -49,15 +50,16 @@ struct Place {
         channel(e % width) {}
 };
 
-/// The memory of x or of a result: packs of channels, by their places.
-template <class P>
+/// The memory of x or of a result: packs of N channels, by their places.
+template <class S, int N>
 struct Images {
-  P* data;
+  S* data;
   std::int64_t rows, columns, width;  ///< width: in packs
 
-  __device__ P& at(std::int64_t image, std::int64_t row, std::int64_t column,
-                   std::int64_t channel) const {
-    return data[((image * rows + row) * columns + column) * width + channel];
+  __device__ auto at(std::int64_t image, std::int64_t row, std::int64_t column,
+                     std::int64_t channel) const {
+    return load_pack<std::remove_const_t<S>, N>(
+        data, (((image * rows + row) * columns + column) * width + channel) * N);
   }
 };
 
@@ -72,11 +74,12 @@ __device__ bool replaces(T value, T largest) {
 }
 
 /// Functions of windows: the elements of a result, and what a window adds to a gradient.
-template <class T, int N>
+template <class S, int N>
 struct Largest {
+  using T = Computed<S>;
   using P = Pack<T, N>;
 
-  __device__ static P of_window(const PoolWindows& pool, const Images<const P>& x,
+  __device__ static P of_window(const PoolWindows& pool, const Images<const S, N>& x,
                                 const Place& at) {
     const Range rows = window_of(pool.h, at.row), columns = window_of(pool.w, at.column);
     P best = x.at(at.image, rows.begin, columns.begin, at.channel);
@@ -91,7 +94,7 @@ struct Largest {
   }
 
   /// Adds the gradient of window (oh, ow) where the element at this place is its first largest.
-  __device__ static void add_gradient(const PoolWindows& pool, const Images<const P>& x,
+  __device__ static void add_gradient(const PoolWindows& pool, const Images<const S, N>& x,
                                       const Place& at, std::int64_t oh, std::int64_t ow,
                                       const P& grad, P& sum) {
     const Range rows = window_of(pool.h, oh), columns = window_of(pool.w, ow);
@@ -115,15 +118,16 @@ struct Largest {
   }
 };
 
-template <class T, int N>
+template <class S, int N>
 struct Average {
+  using T = Computed<S>;
   using P = Pack<T, N>;
 
   __device__ static T share(const PoolWindows& pool, const Range& rows, const Range& columns) {
     return T(1) / static_cast<T>(divisor_of(pool.h, rows) * divisor_of(pool.w, columns));
   }
 
-  __device__ static P of_window(const PoolWindows& pool, const Images<const P>& x,
+  __device__ static P of_window(const PoolWindows& pool, const Images<const S, N>& x,
                                 const Place& at) {
     const Range rows = window_of(pool.h, at.row), columns = window_of(pool.w, at.column);
     P sum{};
@@ -143,7 +147,7 @@ struct Average {
     return sum;
   }
 
-  __device__ static void add_gradient(const PoolWindows& pool, const Images<const P>&, const Place&,
+  __device__ static void add_gradient(const PoolWindows& pool, const Images<const S, N>&, const Place&,
                                       std::int64_t oh, std::int64_t ow, const P& grad, P& sum) {
     const T factor = share(pool, window_of(pool.h, oh), window_of(pool.w, ow));
 #pragma unroll
@@ -151,62 +155,56 @@ struct Average {
   }
 };
 
-template <class F, class P>
-__global__ void pool_kernel(PoolWindows pool, Images<const P> x, Images<P> y) {
+template <class F, class S, int N>
+__global__ void pool_kernel(PoolWindows pool, Images<const S, N> x, Images<S, N> y) {
   const std::int64_t count = pool.images * y.rows * y.columns * y.width;
   for (std::int64_t e = first_index(); e < count; e += grid_threads())
-    y.data[e] = F::of_window(pool, x, Place(e, y.rows, y.columns, y.width));
+    store_pack<S, N>(y.data, e * N, F::of_window(pool, x, Place(e, y.rows, y.columns, y.width)));
 }
 
-template <class F, class P>
-__global__ void pool_backward_kernel(PoolWindows pool, Images<const P> x, Images<const P> grad,
-                                     Images<P> dx) {
+template <class F, class S, int N>
+__global__ void pool_backward_kernel(PoolWindows pool, Images<const S, N> x,
+                                     Images<const S, N> grad, Images<S, N> dx) {
   const std::int64_t count = pool.images * dx.rows * dx.columns * dx.width;
   for (std::int64_t e = first_index(); e < count; e += grid_threads()) {
     const Place at(e, dx.rows, dx.columns, dx.width);
     const Range rows = windows_with(pool.h, at.row), columns = windows_with(pool.w, at.column);
-    P sum{};
+    Pack<Computed<S>, N> sum{};
     for (std::int64_t oh = rows.begin; oh < rows.end; ++oh)
       for (std::int64_t ow = columns.begin; ow < columns.end; ++ow)
         F::add_gradient(pool, x, at, oh, ow, grad.at(at.image, oh, ow, at.channel), sum);
-    dx.data[e] = sum;
+    store_pack<S, N>(dx.data, e * N, sum);
   }
 }
 
 /// Calls `f(constant<N>)` with the width of packs.
-template <class T, class F, class... Pointers>
+template <class S, class F, class... Pointers>
 void with_packs(const PoolWindows& pool, F&& f, const Pointers*... pointers) {
-  constexpr int wide = pack_width<T>;
+  constexpr int wide = short_pack_width<S>;
   if (pool.width % wide == 0 && aligned_for_packs<Pointers...>(pointers...))
     f(std::integral_constant<int, wide>{});
   else
     f(std::integral_constant<int, 1>{});
 }
 
-template <class T, int N>
-Images<const Pack<T, N>> images_of(const PoolWindows& pool, bool input, const T* data) {
+template <int N, class S>
+Images<S, N> images_of(const PoolWindows& pool, bool input, S* data) {
   const PoolAxis &h = pool.h, &w = pool.w;
-  return {reinterpret_cast<const Pack<T, N>*>(data), input ? h.input : h.output,
-          input ? w.input : w.output, pool.width / N};
-}
-template <class T, int N>
-Images<Pack<T, N>> images_of(const PoolWindows& pool, bool input, T* data) {
-  const auto images = images_of<T, N>(pool, input, static_cast<const T*>(data));
-  return {reinterpret_cast<Pack<T, N>*>(data), images.rows, images.columns, images.width};
+  return {data, input ? h.input : h.output, input ? w.input : w.output, pool.width / N};
 }
 
 template <template <class, int> class F>
 Tensor pool(const Stream& stream, const Tensor& x, const PoolWindows& windows) {
   Tensor y = result(stream, pooled_shape(x.shape(), windows), x.dtype(), x.layout());
-  visit_float(x.dtype(), [&]<class T>(T) {
-    const T* from = input<T>(stream, x);
-    T* to = output<T>(stream, y);
-    with_packs<T>(
+  visit_stored(x.dtype(), [&]<class S>(S, auto) {
+    const S* from = input<S>(stream, x);
+    S* to = output<S>(stream, y);
+    with_packs<S>(
         windows,
         [&]<int N>(std::integral_constant<int, N>) {
           Launch(stream, blocks_for(windows.outputs() / N), block_threads)(
-              pool_kernel<F<T, N>, Pack<T, N>>, windows, images_of<T, N>(windows, true, from),
-              images_of<T, N>(windows, false, to));
+              pool_kernel<F<S, N>, S, N>, windows, images_of<N>(windows, true, from),
+              images_of<N>(windows, false, to));
         },
         from, to);
   });
@@ -218,16 +216,15 @@ template <template <class, int> class F>
 Tensor pool_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
                      const Shape& x_shape, const PoolWindows& windows) {
   Tensor dx = result(stream, x_shape, grad.dtype(), grad.layout());
-  visit_float(grad.dtype(), [&]<class T>(T) {
-    const T *slopes = input<T>(stream, grad), *from = input<T>(stream, x);
-    T* to = output<T>(stream, dx);
-    with_packs<T>(
+  visit_stored(grad.dtype(), [&]<class S>(S, auto) {
+    const S *slopes = input<S>(stream, grad), *from = input<S>(stream, x);
+    S* to = output<S>(stream, dx);
+    with_packs<S>(
         windows,
         [&]<int N>(std::integral_constant<int, N>) {
           Launch(stream, blocks_for(windows.inputs() / N), block_threads)(
-              pool_backward_kernel<F<T, N>, Pack<T, N>>, windows,
-              images_of<T, N>(windows, true, from), images_of<T, N>(windows, false, slopes),
-              images_of<T, N>(windows, true, to));
+              pool_backward_kernel<F<S, N>, S, N>, windows, images_of<N>(windows, true, from),
+              images_of<N>(windows, false, slopes), images_of<N>(windows, true, to));
         },
         slopes, from, to);
   });

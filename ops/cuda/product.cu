@@ -10,7 +10,7 @@ void multiply(const Stream& stream, const Product& p, const Tensor& a, std::int6
               const Tensor& b, std::int64_t b_first, const Tensor& bias, const Tensor& y,
               std::int64_t y_first) {
   if (p.batches * p.rows * p.columns == 0) return;
-  visit_factors(a.dtype(), [&]<class F, class T>(F, T) {
+  visit_stored(a.dtype(), [&]<class F, class T>(F, T) {
     const F *left = input<F>(stream, a) + a_first, *right = input<F>(stream, b) + b_first;
     const T* added = input<T>(stream, bias);
     T* to = output<T>(stream, y) + y_first;

@@ -6,9 +6,11 @@
 #include <bit>
 
 #include "ops/broadcast_plan.h"
+#include "ops/cuda/convert.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/index_space.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/numbers.h"
 #include "ops/cuda/workspace.h"
 
 namespace troupe::cuda {
@@ -83,8 +85,8 @@ __global__ void sum_kernel(Sums sums, Division d, const X* x, const X* factor, d
 #pragma unroll 4
     for (std::int64_t term = part * d.part_terms + term_lane; term < end; term += d.terms) {
       const auto places = sums.terms.places(term);
-      auto value = static_cast<double>(x[first.of[0] + places.of[0]]);
-      if (factor != nullptr) value *= static_cast<double>(factor[first.of[1] + places.of[1]]);
+      auto value = static_cast<double>(computed(x[first.of[0] + places.of[0]]));
+      if (factor != nullptr) value *= static_cast<double>(computed(factor[first.of[1] + places.of[1]]));
       sum += value;
     }
     partial[thread] = sum;
@@ -105,9 +107,9 @@ void launch(const Stream& stream, const Sums& sums, const Division& division, co
       sum_kernel<X, Y>, sums, division, x, factor, scale, y);
 }
 
-template <class T>
-void add_up(const Stream& stream, const Sums& sums, const T* x, const T* factor, double scale,
-            T* y) {
+template <class X, class Y>
+void add_up(const Stream& stream, const Sums& sums, const X* x, const X* factor, double scale,
+            Y* y) {
   const Division division = division_of(sums, true);
   if (division.parts == 1) return launch(stream, sums, division, x, factor, scale, y);
   const std::int64_t results = sums.results.count();
@@ -127,8 +129,12 @@ void add_up(const Stream& stream, const Sums& sums, const T* x, const T* factor,
 
 Tensor sum_to(const Stream& stream, const Tensor& x, const Tensor& factor, const Shape& shape,
               double scale) {
+  if (factor.defined() && factor.dtype() != x.dtype())
+    return sum_to(stream, in_form(stream, x, x.layout(), DType::f32),
+                  in_form(stream, factor, factor.layout(), DType::f32), shape, scale);
   const bool one_channel = x.layout() != Layout::row_major && shape.rank() == 4 && shape[1] == 1;
-  Tensor y = result(stream, shape, x.dtype(), one_channel ? Layout::row_major : x.layout());
+  Tensor y = result(stream, shape, computed_type(x.dtype()),
+                    one_channel ? Layout::row_major : x.layout());
   const BroadcastPlan plan =
       BroadcastPlan::of("sum_to", x.shape(), x.layout(), {&x, factor.defined() ? &factor : &x, &y});
   if (y.element_count() == 0) return y;
@@ -136,9 +142,9 @@ Tensor sum_to(const Stream& stream, const Tensor& x, const Tensor& factor, const
     fill(stream, 0.0 * scale, y);  // of a mean NaN
     return y;
   }
-  visit_float(x.dtype(), [&]<class T>(T) {
-    add_up<T>(stream, sums_of(plan), input<T>(stream, x), input<T>(stream, factor), scale,
-              output<T>(stream, y));
+  visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
+    add_up(stream, sums_of(plan), input<S>(stream, x), input<S>(stream, factor), scale,
+           output<T>(stream, y));
   });
   return y;
 }

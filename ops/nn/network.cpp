@@ -7,6 +7,7 @@
 
 #include "ops/backend.h"
 #include "ops/on_device.h"
+#include "ops/widened.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -26,9 +27,12 @@ void check_device(const StateVersion& state, Device device) {
               "copy it there with on_device");
 }
 
-/// Samples in the precision of the network; indices stay as they are.
+/// Samples in the precision of the network; indices stay as they are, and so do activations of 16
+/// bits, which an earlier stage has made on the device.
 Tensor in_precision(const Stream& stream, const Tensor& x, DType dtype) {
-  return is_floating(x.dtype()) ? on_device(stream, x, dtype) : on_device(stream, x);
+  const bool made_there = is_narrow(x.dtype()) && x.device() != Device::cpu();
+  return is_floating(x.dtype()) && !made_there ? on_device(stream, x, dtype)
+                                               : on_device(stream, x);
 }
 
 /// The input on the stream's device, which the pass then knows.
@@ -141,7 +145,7 @@ Tensor Network::backward(ForwardPass& pass, const Tensor& grad) {
 }
 
 void Network::begin_backward(ForwardPass& pass, const Tensor& grad) {
-  pass.tape.begin_backward(pass.output, on_device(stream_, grad, dtype_));
+  pass.tape.begin_backward(pass.output, on_device(stream_, grad));
 }
 
 Tensor Network::backward_to(ForwardPass& pass, std::size_t block) {
@@ -155,7 +159,7 @@ Tensor Network::backward_to(ForwardPass& pass, std::size_t block) {
 Tensor Network::end_backward(ForwardPass& pass) { return returned(pass, pass.tape.end_backward()); }
 
 Tensor Network::backward_inputs(ForwardPass& pass, const Tensor& grad) {
-  return returned(pass, pass.tape.backward_inputs(pass.output, on_device(stream_, grad, dtype_)));
+  return returned(pass, pass.tape.backward_inputs(pass.output, on_device(stream_, grad)));
 }
 
 void Network::backward_weights(ForwardPass& pass) {

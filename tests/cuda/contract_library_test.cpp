@@ -148,7 +148,6 @@ void compare(const EmulatedStream& stream, const Images& images, ConvolutionPass
                                                           .layout = layout});
   EXPECT_EQ(plan != nullptr, has_libraries);
   if (!plan) return;
-  ASSERT_EQ(plan->result_type(), DType::f32);
   ASSERT_EQ(plan->adds_bias(), o.bias && forward);
   const Numbers n = numbers_of(images);
   const auto there = [&](const Tensor& tensor) {

@@ -14,7 +14,6 @@ namespace testing {
 namespace {
 
 struct Planned {
-  DType result_type;
   bool adds_bias;
   std::vector<cuda::ConvolutionWork> works;
 };
@@ -23,19 +22,16 @@ std::optional<Planned> planned;
 class EmulatedPlan final : public cuda::ConvolutionPlan {
  public:
   explicit EmulatedPlan(cuda::ConvolutionWork work)
-      : work_(std::move(work)),
-        result_type_(planned->result_type),
-        adds_bias_(planned->adds_bias) {}
+      : work_(std::move(work)), adds_bias_(planned->adds_bias) {}
 
   std::size_t workspace_bytes() const override { return 0; }
-  DType result_type() const override { return result_type_; }
   bool adds_bias() const override { return adds_bias_; }
   void run(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
            const Tensor& y) override {
     using enum cuda::ConvolutionPass;
-    check(x, work_.x, work_.pass == input_gradient);
-    check(y, work_.y, work_.pass == forward);
-    check(weight, weight_shape(work_.options), work_.pass == weight_gradient);
+    check(x, work_.x);
+    check(y, work_.y);
+    check(weight, weight_shape(work_.options));
     const ConvolutionOptions& o = work_.options;
     Tensor found;
     switch (work_.pass) {
@@ -56,9 +52,9 @@ class EmulatedPlan final : public cuda::ConvolutionPlan {
   }
 
  private:
-  void check(const Tensor& tensor, const Shape& shape, bool is_written) const {
+  void check(const Tensor& tensor, const Shape& shape) const {
     if (tensor.shape() == shape && tensor.layout() == work_.layout &&
-        tensor.dtype() == (is_written ? result_type_ : work_.dtype))
+        tensor.dtype() == work_.dtype)
       return;
     throw Error(ErrorCode::internal, "a plan is given another tensor than it was made for");
   }
@@ -74,14 +70,13 @@ class EmulatedPlan final : public cuda::ConvolutionPlan {
   }
 
   cuda::ConvolutionWork work_;
-  DType result_type_;
   bool adds_bias_;
 };
 
 }  // namespace
 
-PlannedConvolutions::PlannedConvolutions(DType result_type, bool adds_bias) {
-  planned = {result_type, adds_bias, {}};
+PlannedConvolutions::PlannedConvolutions(bool adds_bias) {
+  planned = {adds_bias, {}};
 }
 PlannedConvolutions::~PlannedConvolutions() { planned = std::nullopt; }
 const std::vector<cuda::ConvolutionWork>& PlannedConvolutions::works() const {

@@ -10,8 +10,8 @@ namespace troupe::testing {
 /// around cuDNN is tested. Otherwise there are neither cuDNN nor cuBLASLt.
 class PlannedConvolutions {
  public:
-  /// What ConvolutionPlan says of its result_type and adds_bias.
-  explicit PlannedConvolutions(DType result_type, bool adds_bias = true);
+  /// What ConvolutionPlan says of its adds_bias.
+  explicit PlannedConvolutions(bool adds_bias = true);
   ~PlannedConvolutions();
   PlannedConvolutions(const PlannedConvolutions&) = delete;
   PlannedConvolutions& operator=(const PlannedConvolutions&) = delete;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "emulated.h"
+#include "runtime/tensor/cast.h"
 
 namespace troupe::testing {
 namespace {
@@ -55,6 +56,29 @@ TEST_P(CudaSamples, AreTheReferences) {
       const RunOptions options{.dtype = dtype, .layout = layout, .stream = stream.get()};
       expect_close(run(sample, numbers, options), expected, dtype == DType::f64 ? 1e-12 : 1e-4);
     }
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+Tensor rounded(const Tensor& tensor, DType dtype) { return cast(cast(tensor, dtype), DType::f64); }
+
+// What is stored in 16 bits is rounded; indices are not.
+TEST_P(CudaSamples, AreTheReferencesWithActivationsOf16Bits) {
+  const Sample& sample = GetParam().sample;
+  EmulatedStream stream;
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    testing_ops::Numbers numbers = testing_ops::numbers(sample);
+    for (std::vector<Tensor>* tensors : {&numbers.inputs, &numbers.weights})
+      for (Tensor& tensor : *tensors) tensor = rounded(tensor, dtype);
+    const Outcome expected = run(sample, numbers);
+    Stream mixed = stream.get();
+    mixed.products = dtype;
+    for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
+      SCOPED_TRACE(std::string(name_of(layout)) + " " + std::string(name_of(dtype)));
+      const RunOptions options{
+          .dtype = DType::f32, .inputs = dtype, .layout = layout, .stream = mixed};
+      expect_close(run(sample, numbers, options), expected, dtype == DType::bf16 ? 2e-2 : 2e-3);
+    }
+  }
   EXPECT_EQ(stream.violations(), 0);
 }
 

@@ -18,7 +18,7 @@ Tensor in_layout(const Tensor& tensor, Layout layout) {
 }
 
 Tensor plain(const Stream& stream, const Tensor& tensor) {
-  return cast(in_layout(on_cpu(stream, tensor), Layout::row_major), DType::f64);
+  return in_layout(cast(on_cpu(stream, tensor), DType::f64), Layout::row_major);
 }
 
 std::vector<Tensor> plain(const Stream& stream, const std::vector<Tensor>& tensors) {
@@ -88,7 +88,9 @@ Outcome run(const Sample& sample, const Numbers& numbers, const RunOptions& opti
   std::vector<Value> inputs;
   for (const Tensor& input : numbers.inputs)
     inputs.push_back(tape.input(
-        on_device(options.stream, in_layout(cast(input, options.dtype), options.layout)), true));
+        on_device(options.stream, in_layout(cast(input, options.dtype), options.layout),
+                  options.inputs.value_or(options.dtype)),
+        true));
   const Value output = sample.record(tape, inputs, owned);
   Outcome outcome;
   outcome.output = plain(options.stream, tape.tensor(output)).clone();

@@ -1,0 +1,121 @@
+#include "ops/planned_kernels.h"
+
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "ops/widened.h"
+
+namespace troupe {
+namespace {
+
+DType narrower(DType found, const Tensor& tensor) {
+  return tensor.defined() && is_narrow(tensor.dtype()) ? tensor.dtype() : found;
+}
+template <class T>
+DType narrower(DType found, const T&) {
+  return found;
+}
+template <>
+DType narrower(DType found, const NormEpilogue& epilogue) {
+  return narrower(found, epilogue.residual);
+}
+
+void clear(Tensor& tensor) { std::memset(tensor.raw(), 0, tensor.bytes()); }
+void clear(const auto&) {}
+
+/// Those of 16 bits in f32, in the CPU's memory.
+Tensor on_the_cpu(const Stream& cpu, const Tensor& tensor) {
+  const bool narrow = tensor.defined() && is_narrow(tensor.dtype());
+  return narrow ? zeros(cpu, tensor.shape(), DType::f32, tensor.layout()) : tensor;
+}
+NormEpilogue on_the_cpu(const Stream& cpu, NormEpilogue epilogue) {
+  epilogue.residual = on_the_cpu(cpu, epilogue.residual);
+  return epilogue;
+}
+template <class T>
+const T& on_the_cpu(const Stream&, const T& argument) {
+  return argument;
+}
+Tensor made(const Stream& stream, const Tensor& like, DType dtype) {
+  return like.defined() ? zeros(stream, like.shape(), dtype, like.layout()) : Tensor();
+}
+ChannelMoments made(const Stream& stream, const ChannelMoments& like, DType) {
+  return {made(stream, like.mean, DType::f32), made(stream, like.variance, DType::f32)};
+}
+NormGradients made(const Stream& stream, const NormGradients& like, DType dtype) {
+  return {made(stream, like.x, dtype), made(stream, like.weight, DType::f32),
+          made(stream, like.bias, DType::f32), made(stream, like.residual, dtype)};
+}
+LayerNormOutput made(const Stream& stream, const LayerNormOutput& like, DType dtype) {
+  return {made(stream, like.y, dtype), made(stream, like.mean, dtype),
+          made(stream, like.inverse_deviation, dtype)};
+}
+LossOutput made(const Stream& stream, const LossOutput& like, DType dtype) {
+  return {made(stream, like.totals, DType::f64), made(stream, like.logits_grad, dtype)};
+}
+AttentionOutput made(const Stream& stream, const AttentionOutput& like, DType dtype) {
+  return {made(stream, like.y, dtype), made(stream, like.saved, dtype)};
+}
+AttentionGradients made(const Stream& stream, const AttentionGradients& like, DType dtype) {
+  return {made(stream, like.q, dtype), made(stream, like.k, dtype), made(stream, like.v, dtype)};
+}
+
+/// Whether results of a kernel of ops/cuda have the type of its tensors of 16 bits: not where it
+/// computes in f32, or adds up.
+template <auto member>
+constexpr bool keeps_type = true;
+#define TROUPE_WIDENS(name) \
+  template <>               \
+  constexpr bool keeps_type<&KernelTable::name> = false
+TROUPE_WIDENS(sum_to);
+TROUPE_WIDENS(softmax);
+TROUPE_WIDENS(softmax_backward);
+TROUPE_WIDENS(layer_norm);
+TROUPE_WIDENS(layer_norm_backward);
+TROUPE_WIDENS(softmax_cross_entropy);
+TROUPE_WIDENS(squared_error);
+TROUPE_WIDENS(binary_cross_entropy);
+TROUPE_WIDENS(matmul);
+TROUPE_WIDENS(embedding);
+TROUPE_WIDENS(attention);
+TROUPE_WIDENS(attention_backward);
+#undef TROUPE_WIDENS
+
+template <auto member>
+struct OfAnyType;
+template <class Result, class... Arguments,
+          Result (*KernelTable::*member)(const Stream&, Arguments...)>
+struct OfAnyType<member> {
+  static Result call(const Stream& stream, Arguments... arguments) {
+    DType narrow = DType::f32;
+    ((narrow = narrower(narrow, arguments)), ...);
+    const auto kernel = kernels(Device::cpu(), DType::f32).*member;
+    if (narrow == DType::f32) return kernel(stream, std::forward<Arguments>(arguments)...);
+    if constexpr (std::is_void_v<Result>) {
+      (clear(arguments), ...);
+    } else {
+      Stream cpu = stream;
+      cpu.device = Device::cpu();
+      const Result found = kernel(cpu, on_the_cpu(cpu, arguments)...);
+      return made(stream, found, keeps_type<member> ? narrow : DType::f32);
+    }
+  }
+};
+
+template <auto member>
+void take(KernelTable& table) {
+  if constexpr (requires { &OfAnyType<member>::call; }) table.*member = &OfAnyType<member>::call;
+}
+
+}  // namespace
+
+KernelTable planned_kernels(DType dtype) {
+  KernelTable table = kernels(Device::cpu(), dtype);
+  if (dtype != DType::f32) return table;
+#define TROUPE_KERNEL(name, signature) take<&KernelTable::name>(table);
+#include "ops/kernel_list.inc"
+  return table;
+}
+
+}  // namespace troupe
