@@ -207,6 +207,12 @@ KernelTable planned_table() {
   table.linear = [](const LinearOptions& options) -> std::unique_ptr<LayerKernel> {
     return std::make_unique<PlannedLinear>(options);
   };
+  // One byte for each window: which of its elements is the largest (ops/cuda/pooling.cu).
+  table.max_pool_backward = [](const Stream& stream, const Tensor& grad, const Tensor& x,
+                               const PoolOptions& options) {
+    planned().note(bytes(grad.shape(), DType::u8));
+    return computing<dtype>().max_pool_backward(stream, grad, x, options);
+  };
   table.attention = [](const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v,
                        const Tensor& mask, const AttentionOptions& options) {
     note_scores(q, k, v, 1);

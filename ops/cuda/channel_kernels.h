@@ -10,8 +10,9 @@
 
 namespace troupe::cuda {
 
-/// How the threads of a grid are spread: `width` threads of a block, a power of two, go along the
-/// innermost axis, the others along the samples (for sums of planes) or the planes.
+/// How the threads of a grid are spread: rows of `width` threads of a block go along the innermost
+/// axis, and the rows along the samples (for sums of planes) or the planes. Threads that make no
+/// whole row have nothing to do.
 struct Spread {
   int width = 1;
   std::int64_t parts = 1;  ///< of the samples, for sums
@@ -21,17 +22,17 @@ struct Spread {
   __device__ int height() const { return block_threads / width; }
 };
 
-inline int width_for(std::int64_t packs, int most) {
-  int width = 1;
-  while (width < most && width < packs) width *= 2;
-  return width;
+/// So that as few threads as possible are beyond the end, and neighbours read neighbours.
+inline int width_for(std::int64_t packs) {
+  const std::int64_t rows = std::max<std::int64_t>(1, (packs + block_threads - 1) / block_threads);
+  return static_cast<int>(std::max<std::int64_t>(1, (packs + rows - 1) / rows));
 }
 
 /// Calls `f(constant<columns>, constant<N>)` with the form of kernels for such a tensor:
 /// `columns` where channels are innermost, N elements at a time if the pointers allow it.
 template <class S, class F, class... Pointers>
 void with_form(const Channels& x, F&& f, const Pointers*... pointers) {
-  constexpr int wide = short_pack_width<S>;
+  constexpr int wide = pack_width<S>;
   const bool columns = x.inner == 1;
   const bool packed =
       (columns ? x.count : x.inner) % wide == 0 && aligned_for_packs<Pointers...>(pointers...);
@@ -59,6 +60,7 @@ __global__ void each_element_kernel(F f, Channels x, Spread spread) {
   const std::int64_t step = gridDim.x * std::int64_t{spread.height()} * R;
   const std::int64_t begin = (blockIdx.y * std::int64_t{spread.width} + spread.along()) * N;
   const std::int64_t stride = gridDim.y * std::int64_t{spread.width} * N;
+  if (spread.across() >= spread.height()) return;
   typename F::Channel channels[held];
   if constexpr (columns) {
     for (std::int64_t c = begin; c < inner; c += stride) {
@@ -88,7 +90,7 @@ void each_element(const Stream& stream, const Channels& x, const F& f,
       [&]<bool columns, int N>(std::bool_constant<columns>, std::integral_constant<int, N>) {
         const std::int64_t packs = (columns ? x.count : x.inner) / N;
         const std::int64_t outer = columns ? x.samples : x.samples * x.count;
-        const int width = width_for(packs, columns ? warp_size : block_threads);
+        const int width = width_for(packs);
         // A thread does about eight packs, so that what it needs of a channel costs little.
         const std::int64_t across =
             std::max<std::int64_t>(1, columns ? 8 : 8 * width / std::max<std::int64_t>(packs, 1));
@@ -122,9 +124,11 @@ __device__ inline ChannelSums sum_across(const ChannelSums& value, const Spread&
   const int place = static_cast<int>(threadIdx.x);
   __syncthreads();  // the previous sums have been read
   all[place] = value;
-  for (int half = spread.height() / 2; half > 0; half /= 2) {
+  for (int rows = spread.height(); rows > 1;) {
+    const int half = (rows + 1) / 2;
     __syncthreads();
-    if (spread.across() < half) all[place] += all[place + half * spread.width];
+    if (spread.across() + half < rows) all[place] += all[place + half * spread.width];
+    rows = half;
   }
   return all[place];
 }
@@ -144,7 +148,7 @@ __global__ void sum_channels_kernel(F f, Channels x, Spread spread, ChannelSums*
   const std::int64_t end = x.samples * (part + 1) / spread.parts;
   if constexpr (columns) {
     const std::int64_t c = (blockIdx.x * std::int64_t{spread.width} + spread.along()) * N;
-    const bool inside = c < x.count;
+    const bool inside = c < x.count && spread.across() < spread.height();
     typename F::Part sums[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) sums[j] = f.part(inside ? c + j : 0);
@@ -163,7 +167,8 @@ __global__ void sum_channels_kernel(F f, Channels x, Spread spread, ChannelSums*
   } else {
     const std::int64_t c = blockIdx.x;
     typename F::Part sums = f.part(c);
-    for (std::int64_t sample = begin + spread.across(); sample < end; sample += spread.height())
+    const std::int64_t first = spread.across() < spread.height() ? begin + spread.across() : end;
+    for (std::int64_t sample = first; sample < end; sample += spread.height())
       for (std::int64_t i = spread.along() * N; i < x.inner; i += spread.width * N) {
         const std::int64_t e = (sample * x.count + c) * x.inner + i;
         auto loaded = f.template load<N>(e, sample);
@@ -211,7 +216,7 @@ void sum_channels(const Stream& stream, const Channels& x, const F& f, const Fin
       x,
       [&]<bool columns, int N>(std::bool_constant<columns>, std::integral_constant<int, N>) {
         const std::int64_t packs = (columns ? x.count : x.inner) / N;
-        Spread spread{.width = width_for(packs, columns ? warp_size : block_threads)};
+        Spread spread{.width = width_for(packs)};
         const std::int64_t groups = columns ? (packs + spread.width - 1) / spread.width : x.count;
         spread.parts = parts_for(groups, x.samples, x.samples * (columns ? spread.width : packs));
         const Tensor space = workspace(

@@ -8,9 +8,6 @@ namespace troupe::cuda {
 /// types.
 void convert(const Stream& stream, const Tensor& from, Tensor& to);
 
-/// `to` = `from`, of the same shape, in the layout and type of `to`: the types of convert.
-void convert_and_reorder(const Stream& stream, const Tensor& from, Tensor& to);
-
 /// The tensor in a layout and type: itself if it has them, else a copy.
 Tensor in_form(const Stream& stream, const Tensor& tensor, Layout layout, DType dtype);
 

@@ -61,7 +61,7 @@ class Convolution final : public LayerKernel {
 
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
-    bias_gradient(stream, grad, bias_grad);
+    if (bias_grad.defined()) channel_sums(stream, grad, bias_grad);
     const Form form = form_of(stream, x.dtype(), x.layout());
     const Tensor x_factor = in_form(stream, x, form.layout, form.dtype);
     const Tensor grad_factor = in_form(stream, grad, form.layout, form.dtype);
@@ -72,7 +72,7 @@ class Convolution final : public LayerKernel {
       return plan->run(stream, x_factor, weight_grad, {}, grad_factor);
     const Tensor found = result(stream, weight_grad.shape(), form.dtype, form.layout);
     plan->run(stream, x_factor, found, {}, grad_factor);
-    convert_and_reorder(stream, found, weight_grad);
+    reorder(stream, found, weight_grad);
   }
 
  private:

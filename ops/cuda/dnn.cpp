@@ -149,6 +149,14 @@ std::vector<fe::NumericalNote_t> unwanted_notes(const ConvolutionWork& work) {
   return {NONDETERMINISTIC, DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION, WINOGRAD, FFT};
 }
 
+/// The heuristic whose first plan is the faster one: of all convolutions of a wide ResNet, timed on
+/// an H100 (docs/gpu.md).
+fe::HeurMode_t heuristic_for(const ConvolutionWork& work) {
+  if (work.dtype != DType::f32) return fe::HeurMode_t::A;
+  const bool of_weight = work.pass == ConvolutionPass::weight_gradient;
+  return work.tf32 == of_weight ? fe::HeurMode_t::B : fe::HeurMode_t::A;
+}
+
 class Plan final : public ConvolutionPlan {
  public:
   explicit Plan(const ConvolutionWork& work) : work_(work) {
@@ -190,7 +198,7 @@ class Plan final : public ConvolutionPlan {
   std::optional<std::string> build(F&& build_operation_graph) {
     check(graph_.validate());
     if (auto built = build_operation_graph(); built.is_bad()) return refusal(built);
-    if (auto made = graph_.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK});
+    if (auto made = graph_.create_execution_plans({heuristic_for(work_), fe::HeurMode_t::FALLBACK});
         made.is_bad())
       return refusal(made);
     graph_.deselect_workspace_greater_than(workspace_limit);

@@ -70,7 +70,7 @@ __global__ void dropout_kernel(Drop<T> drop, Runs runs, bool packs, const S* x, 
     const Pack<std::uint32_t, run> numbers = numbers_of(drop.random, places.of[1]);
     const std::int64_t left = runs.plane - places.of[2];
     if (packs && left >= run) {
-      constexpr int width = short_pack_width<S>;
+      constexpr int width = pack_width<S> < run ? pack_width<S> : run;
 #pragma unroll
       for (int p = 0; p < run; p += width) {
         auto pack = load_pack<S, width>(x, places.of[0] + p);

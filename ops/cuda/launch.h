@@ -87,9 +87,6 @@ struct alignas(sizeof(T) * N) Pack {
 /// Elements in 16 bytes, the widest access of a thread.
 template <class T>
 inline constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
-/// As many, but at most four: where a thread holds registers for each of them.
-template <class T>
-inline constexpr int short_pack_width = std::min(pack_width<T>, 4);
 
 template <class... T>
 bool aligned_for_packs(const T*... pointers) {

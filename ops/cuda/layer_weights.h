@@ -29,7 +29,8 @@ struct LayerWeights {
   }
 };
 
-/// bias_grad [C], if defined: the sum of grad over all axes but the second.
-void bias_gradient(const Stream& stream, const Tensor& grad, Tensor& bias_grad);
+/// sums [C] = the sum of x, [N, C, H, W] or [N, C], over all axes but the second, in f32 for 16
+/// bits.
+void channel_sums(const Stream& stream, const Tensor& x, Tensor& sums);
 
 }  // namespace troupe::cuda

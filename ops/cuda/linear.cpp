@@ -34,7 +34,7 @@ class Linear final : public LayerKernel {
                        Tensor& weight_grad, Tensor& bias_grad) override {
     multiply(stream, {.rows = out_, .depth = x.dim(0), .columns = in_, .transposed_a = true},
              factor(stream, grad), 0, factor(stream, x), 0, {}, weight_grad, 0);
-    bias_gradient(stream, grad, bias_grad);
+    if (bias_grad.defined()) channel_sums(stream, grad, bias_grad);
   }
 
  private:
@@ -51,15 +51,6 @@ class Linear final : public LayerKernel {
 };
 
 }  // namespace
-
-void bias_gradient(const Stream& stream, const Tensor& grad, Tensor& bias_grad) {
-  if (!bias_grad.defined()) return;
-  const std::int64_t count = grad.dim(1);
-  const Tensor sums =
-      sum_to(stream, grad, {}, grad.rank() == 4 ? Shape{1, count, 1, 1} : Shape{1, count}, 1.0);
-  // One pixel: the same in memory in each layout.
-  copy(stream, Tensor::view(sums.storage(), 0, bias_grad.shape(), sums.dtype()), bias_grad);
-}
 
 std::unique_ptr<LayerKernel> linear(const LinearOptions& options) {
   return std::make_unique<Linear>(options);

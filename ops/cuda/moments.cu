@@ -2,6 +2,7 @@
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/layer_checks.h"
+#include "ops/cuda/layer_weights.h"
 #include "ops/cuda/numbers.h"
 
 namespace troupe::cuda {
@@ -72,7 +73,49 @@ struct WriteMoments {
   }
 };
 
+template <class S>
+struct ElementSums {
+  using T = Computed<S>;
+  const S* x;
+
+  template <int N>
+  __device__ Pack<T, N> load(std::int64_t e, std::int64_t) const {
+    return load_pack<S, N>(x, e);
+  }
+  template <int N>
+  __device__ void store(std::int64_t, const Pack<T, N>&) const {}
+
+  struct Part {
+    T sum;
+
+    template <int N>
+    __device__ void add(const Pack<T, N>& values, int j) {
+      sum += values.at[j];
+    }
+    __device__ ChannelSums sums() const { return {static_cast<double>(sum), 0.0}; }
+  };
+  __device__ Part part(std::int64_t) const { return {T(0)}; }
+};
+
+template <class T>
+struct WriteSums {
+  T* to;
+  __device__ void finish(std::int64_t c, const ChannelSums& sums) const {
+    to[c] = static_cast<T>(sums.first);
+  }
+};
+
 }  // namespace
+
+void channel_sums(const Stream& stream, const Tensor& x, Tensor& sums) {
+  const Channels channels = channels_of("channel_sums", x);
+  check_vector("channel_sums", "the result", sums, channels.count, computed_type(x.dtype()));
+  visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
+    const S* from = input<S>(stream, x);
+    sum_channels<S>(stream, channels, ElementSums<S>{from}, WriteSums<T>{output<T>(stream, sums)},
+                    from);
+  });
+}
 
 ChannelMoments channel_moments(const Stream& stream, const Tensor& x) {
   const Channels channels = channels_of("channel_moments", x);

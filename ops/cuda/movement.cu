@@ -15,20 +15,27 @@ namespace {
 
 using Axis = CopyAxis;
 
-template <class Element>
-__global__ void copy_kernel(IndexSpace<2> space, const Element* from, Element* to) {
+template <class From, class To>
+__device__ To moved(const From& element) {
+  if constexpr (std::is_same_v<From, To>)
+    return element;
+  else
+    return converted<To>(computed(element));
+}
+
+template <class From, class To>
+__global__ void copy_kernel(IndexSpace<2> space, const From* from, To* to) {
   for (std::int64_t i = first_index(); i < space.count(); i += grid_threads()) {
     const auto places = space.places(i);
-    to[places.of[1]] = from[places.of[0]];
+    to[places.of[1]] = moved<From, To>(from[places.of[0]]);
   }
 }
 
-template <class Element>
-void copy_lines(const Stream& stream, std::span<const Axis> axes, const Element* from,
-                Element* to) {
+template <class From, class To>
+void copy_lines(const Stream& stream, std::span<const Axis> axes, const From* from, To* to) {
   IndexSpace<2> space;
   for (const Axis& axis : axes) space.add(axis.size, {{axis.from, axis.to}});
-  Launch(stream, blocks_for(space.count()), block_threads)(copy_kernel<Element>, space, from, to);
+  Launch(stream, blocks_for(space.count()), block_threads)(copy_kernel<From, To>, space, from, to);
 }
 
 /// Whether all of a copy is of 16 bytes that lie in one piece in both tensors.
@@ -51,64 +58,83 @@ void copy_packs(const Stream& stream, std::vector<Axis> axes, const T* from, T* 
   copy_lines(stream, axes, reinterpret_cast<const Packed*>(from), reinterpret_cast<Packed*>(to));
 }
 
-constexpr int tile = 32;  // a warp reads a line of it, and writes one
+constexpr int tile_side = 32, tile_elements = tile_side * tile_side;
 
 /// Planes to transpose: neighbours along the outer axis are neighbours in `from`, those along the
 /// inner axis in `to`.
 struct Transposition {
   Axis outer, inner;
+  int tile_outer, tile_inner;  ///< elements of a tile along each
   IndexSpace<4> tiles;  ///< places: in from; in to; on the outer axis; on the inner axis
 };
 
 /// By tiles in shared memory, so that reads and writes are both of whole lines.
-template <class T>
-__global__ void transpose_kernel(Transposition t, const T* from, T* to) {
-  __shared__ T lines[tile][tile + 1];  // one more, so that columns lie in different banks
-  const int lane = static_cast<int>(threadIdx.x) % tile;
-  const int first = static_cast<int>(threadIdx.x) / tile;
-  const int lines_at_once = static_cast<int>(blockDim.x) / tile;
+template <class From, class To>
+__global__ void transpose_kernel(Transposition t, const From* from, To* to) {
+  __shared__ To lines[tile_elements + tile_side];
+  const int pitch = t.tile_outer | 1;  // odd, so that columns lie in different banks
+  const int count = t.tile_outer * t.tile_inner, threads = static_cast<int>(blockDim.x);
   for (std::int64_t number = blockIdx.x; number < t.tiles.count(); number += gridDim.x) {
     const auto places = t.tiles.places(number);
-    const T* source = from + places.of[0];
-    T* target = to + places.of[1];
+    const From* source = from + places.of[0];
+    To* target = to + places.of[1];
     const std::int64_t outer = t.outer.size - places.of[2], inner = t.inner.size - places.of[3];
-    for (int line = first; line < tile; line += lines_at_once)
-      if (lane < outer && line < inner) lines[line][lane] = source[lane + line * t.inner.from];
+    for (int e = static_cast<int>(threadIdx.x); e < count; e += threads) {
+      const int o = e % t.tile_outer, i = e / t.tile_outer;
+      if (o < outer && i < inner)
+        lines[i * pitch + o] = moved<From, To>(source[o + i * t.inner.from]);
+    }
     __syncthreads();
-    for (int line = first; line < tile; line += lines_at_once)
-      if (line < outer && lane < inner) target[line * t.outer.to + lane] = lines[lane][line];
+    for (int e = static_cast<int>(threadIdx.x); e < count; e += threads) {
+      const int o = e / t.tile_inner, i = e % t.tile_inner;
+      if (o < outer && i < inner) target[o * t.outer.to + i] = lines[i * pitch + o];
+    }
     __syncthreads();
   }
 }
 
-/// Narrower planes would leave most of a tile empty.
 bool transposes(std::span<const Axis> axes) {
-  constexpr std::int64_t least = 8;
   if (axes.size() < 2) return false;
   const Axis &inner = axes.back(), &outer = axes[axes.size() - 2];
-  return outer.from == 1 && inner.to == 1 && outer.size >= least && inner.size >= least;
+  return outer.from == 1 && inner.to == 1;
 }
 
-template <class T>
-void transpose(const Stream& stream, std::span<const Axis> axes, const T* from, T* to) {
-  Transposition t{.outer = axes[axes.size() - 2], .inner = axes.back(), .tiles = {}};
+/// Square, or as long as it is narrow along the other axis: a kernel's few pixels by many channels.
+int tile_along(const Axis& axis, const Axis& other) {
+  const auto narrow = static_cast<int>(std::min<std::int64_t>(other.size, tile_side));
+  const int most = tile_elements / narrow / tile_side * tile_side;
+  return static_cast<int>(std::min<std::int64_t>(axis.size, most));
+}
+
+template <class From, class To>
+void transpose(const Stream& stream, std::span<const Axis> axes, const From* from, To* to) {
+  const Axis &outer = axes[axes.size() - 2], &inner = axes.back();
+  Transposition t{.outer = outer, .inner = inner, .tile_outer = 0, .tile_inner = 0, .tiles = {}};
+  t.tile_outer = tile_along(outer, inner);
+  t.tile_inner = outer.size < tile_side ? tile_along(inner, outer)
+                                        : static_cast<int>(std::min<std::int64_t>(
+                                              inner.size, tile_elements / t.tile_outer));
   for (const Axis& axis : axes.first(axes.size() - 2))
     t.tiles.add(axis.size, {{axis.from, axis.to, 0, 0}});
-  const auto tiles_of = [](const Axis& axis) { return (axis.size + tile - 1) / tile; };
-  t.tiles.add(tiles_of(t.inner), {{tile * t.inner.from, tile, 0, tile}});
-  t.tiles.add(tiles_of(t.outer), {{tile, tile * t.outer.to, tile, 0}});
-  Launch(stream, blocks_for(t.tiles.count(), 1), block_threads)(transpose_kernel<T>, t, from, to);
+  const auto tiles_of = [](const Axis& axis, int tile) { return (axis.size + tile - 1) / tile; };
+  t.tiles.add(tiles_of(inner, t.tile_inner),
+              {{t.tile_inner * inner.from, t.tile_inner, 0, t.tile_inner}});
+  t.tiles.add(tiles_of(outer, t.tile_outer),
+              {{t.tile_outer, t.tile_outer * outer.to, t.tile_outer, 0}});
+  Launch(stream, blocks_for(t.tiles.count(), 1), block_threads)(transpose_kernel<From, To>, t, from,
+                                                                to);
 }
 
-template <class T>
+template <class From, class To>
 void copy_as(const Stream& stream, const Shape& space, const Tensor& from,
              const ElementPlaces& from_places, const Tensor& to, const ElementPlaces& to_places) {
   const std::vector<Axis> axes = copy_axes(space, from_places, to_places);
-  const T* source = input<T>(stream, from) + from_places.offset;
-  T* target = output<T>(stream, to) + to_places.offset;
-  if (copies_packs<T>(axes, source, target)) return copy_packs(stream, axes, source, target);
-  if (transposes(axes)) return transpose<T>(stream, axes, source, target);
-  copy_lines<T>(stream, axes, source, target);
+  const From* source = input<From>(stream, from) + from_places.offset;
+  To* target = output<To>(stream, to) + to_places.offset;
+  if constexpr (std::is_same_v<From, To>)
+    if (copies_packs<To>(axes, source, target)) return copy_packs(stream, axes, source, target);
+  if (transposes(axes)) return transpose(stream, axes, source, target);
+  copy_lines(stream, axes, source, target);
 }
 
 /// As [N, C, H W]. Throws Error{unsupported} for blocks of channels.
@@ -126,15 +152,15 @@ void copy_elements(const Stream& stream, const Shape& space, const Tensor& from,
                    const ElementPlaces& from_places, Tensor& to, const ElementPlaces& to_places) {
   if (space.element_count() == 0) return;
   if (from.dtype() == DType::i64)
-    return copy_as<std::int64_t>(stream, space, from, from_places, to, to_places);
-  visit_stored(from.dtype(), [&]<class S>(S, auto) {
-    copy_as<S>(stream, space, from, from_places, to, to_places);
+    return copy_as<std::int64_t, std::int64_t>(stream, space, from, from_places, to, to_places);
+  visit_conversion(from.dtype(), to.dtype(), [&]<class From, class To>(From, To) {
+    copy_as<From, To>(stream, space, from, from_places, to, to_places);
   });
 }
 
+// The types may differ too, as those of copy.
 void reorder(const Stream& stream, const Tensor& from, Tensor& to) {
-  if (from.shape() != to.shape() || from.dtype() != to.dtype())
-    check_alike("reorder", from, to);  // throws
+  if (from.shape() != to.shape()) check_alike("reorder", from, to);  // throws
   if (from.layout() == to.layout()) return copy(stream, from, to);
   const Shape images{from.dim(0), from.dim(1), from.dim(2) * from.dim(3)};
   copy_elements(stream, images, from, image_places(from), to, image_places(to));

@@ -71,4 +71,20 @@ decltype(auto) visit_stored(DType stored, F&& f) {
   return visit_float(stored, [&]<class T>(T) { return f(T(), T()); });
 }
 
+/// Calls `f` with numbers of both types, of which one may be f32 and the other any floating-point
+/// type, or both the same. Throws Error{unsupported} for others: f64 would be rounded twice on its
+/// way to 16 bits.
+template <class F>
+void visit_conversion(DType from, DType to, F&& f) {
+  visit_stored(from, [&]<class From>(From, auto) {
+    visit_stored(to, [&]<class To>(To, auto) {
+      if constexpr (std::is_same_v<From, To> || std::is_same_v<From, float> ||
+                    std::is_same_v<To, float>)
+        f(From(), To());
+      else
+        check_f32(from == DType::f64 ? to : from);
+    });
+  });
+}
+
 }  // namespace troupe::cuda

@@ -1,11 +1,13 @@
 // Poolings. A thread computes one element of a result, or of images with innermost channels a pack
-// of them; backward, an element of x collects what comes from the windows that it is in.
+// of them; backward, an element of x collects what comes from the windows that it is in. Which
+// elements are the largest is found once more before, so that forward need not keep it.
 
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/numbers.h"
 #include "ops/cuda/pool_windows.h"
+#include "ops/cuda/workspace.h"
 
 namespace troupe::cuda {
 namespace {
@@ -43,11 +45,23 @@ __device__ std::int64_t divisor_of(const PoolAxis& axis, const Range& window) {
 struct Place {
   std::int64_t image, row, column, channel;
 
-  __device__ Place(std::int64_t e, std::int64_t rows, std::int64_t columns, std::int64_t width)
-      : image(e / width / columns / rows),
-        row(e / width / columns % rows),
-        column(e / width % columns),
-        channel(e % width) {}
+  __device__ Place(std::int64_t e, std::int64_t rows, std::int64_t columns, std::int64_t width) {
+    if (e <= UINT32_MAX)  // divisions of 32 bits take a fraction of the time
+      divide(static_cast<std::uint32_t>(e), static_cast<std::uint32_t>(rows),
+             static_cast<std::uint32_t>(columns), static_cast<std::uint32_t>(width));
+    else
+      divide(e, rows, columns, width);
+  }
+
+ private:
+  template <class T>
+  __device__ void divide(T e, T rows, T columns, T width) {
+    const T pixel = e / width, line = pixel / columns;
+    channel = e - pixel * width;
+    column = pixel - line * columns;
+    image = line / rows;
+    row = line % rows;
+  }
 };
 
 /// The memory of x or of a result: packs of N channels, by their places.
@@ -56,10 +70,13 @@ struct Images {
   S* data;
   std::int64_t rows, columns, width;  ///< width: in packs
 
+  __device__ std::int64_t place(std::int64_t image, std::int64_t row, std::int64_t column,
+                                std::int64_t channel) const {
+    return ((image * rows + row) * columns + column) * width + channel;
+  }
   __device__ auto at(std::int64_t image, std::int64_t row, std::int64_t column,
                      std::int64_t channel) const {
-    return load_pack<std::remove_const_t<S>, N>(
-        data, (((image * rows + row) * columns + column) * width + channel) * N);
+    return load_pack<std::remove_const_t<S>, N>(data, place(image, row, column, channel) * N);
   }
 };
 
@@ -73,14 +90,20 @@ __device__ bool replaces(T value, T largest) {
   return value > largest || (is_nan(value) && !is_nan(largest));
 }
 
-/// Functions of windows: the elements of a result, and what a window adds to a gradient.
+/// The largest elements of a window.
 template <class S, int N>
 struct Largest {
-  using T = Computed<S>;
-  using P = Pack<T, N>;
+  using P = Pack<Computed<S>, N>;
 
   __device__ static P of_window(const PoolWindows& pool, const Images<const S, N>& x,
                                 const Place& at) {
+    return visit(pool, x, at, [](int, std::int64_t, std::int64_t) {});
+  }
+
+  /// Calls `f(j, h, w)` wherever a larger element than all before is found.
+  template <class F>
+  __device__ static P visit(const PoolWindows& pool, const Images<const S, N>& x, const Place& at,
+                            F f) {
     const Range rows = window_of(pool.h, at.row), columns = window_of(pool.w, at.column);
     P best = x.at(at.image, rows.begin, columns.begin, at.channel);
     for (std::int64_t h = rows.begin; h < rows.end; ++h)
@@ -88,35 +111,63 @@ struct Largest {
         const P value = x.at(at.image, h, w, at.channel);
 #pragma unroll
         for (int j = 0; j < N; ++j)
-          if (replaces(value.at[j], best.at[j])) best.at[j] = value.at[j];
+          if (replaces(value.at[j], best.at[j])) {
+            best.at[j] = value.at[j];
+            f(j, h, w);
+          }
       }
     return best;
   }
+};
 
-  /// Adds the gradient of window (oh, ow) where the element at this place is its first largest.
-  __device__ static void add_gradient(const PoolWindows& pool, const Images<const S, N>& x,
-                                      const Place& at, std::int64_t oh, std::int64_t ow,
-                                      const P& grad, P& sum) {
-    const Range rows = window_of(pool.h, oh), columns = window_of(pool.w, ow);
-    const P mine = x.at(at.image, at.row, at.column, at.channel);
-    bool wins[N];
+/// The number of a place in a window, which may begin in the padding.
+__device__ std::int64_t number_in_window(const PoolWindows& pool, std::int64_t oh, std::int64_t ow,
+                                         std::int64_t h, std::int64_t w) {
+  return (h - (oh * pool.h.stride - pool.h.padding)) * pool.w.kernel +
+         (w - (ow * pool.w.stride - pool.w.padding));
+}
+
+/// The place of the first largest element of each window. Number is large enough for a window.
+template <class S, int N, class Number>
+__global__ void winners_kernel(PoolWindows pool, Images<const S, N> x,
+                               Images<Pack<Number, N>, 1> winners) {
+  const std::int64_t count = pool.images * winners.rows * winners.columns * winners.width;
+  for (std::int64_t e = first_index(); e < count; e += grid_threads()) {
+    const Place at(e, winners.rows, winners.columns, winners.width);
+    Pack<Number, N> found;
+    const auto first = static_cast<Number>(
+        number_in_window(pool, at.row, at.column, window_of(pool.h, at.row).begin,
+                         window_of(pool.w, at.column).begin));
 #pragma unroll
-    for (int j = 0; j < N; ++j) wins[j] = true;
-    for (std::int64_t h = rows.begin; h < rows.end; ++h)
-      for (std::int64_t w = columns.begin; w < columns.end; ++w) {
-        if (h == at.row && w == at.column) continue;
-        const bool earlier = h < at.row || (h == at.row && w < at.column);
-        const P other = x.at(at.image, h, w, at.channel);
+    for (int j = 0; j < N; ++j) found.at[j] = first;
+    Largest<S, N>::visit(pool, x, at, [&](int j, std::int64_t h, std::int64_t w) {
+      found.at[j] = static_cast<Number>(number_in_window(pool, at.row, at.column, h, w));
+    });
+    winners.data[e] = found;
+  }
+}
+
+template <class S, int N, class Number>
+__global__ void largest_backward_kernel(PoolWindows pool, Images<Pack<Number, N>, 1> winners,
+                                        Images<const S, N> grad, Images<S, N> dx) {
+  const std::int64_t count = pool.images * dx.rows * dx.columns * dx.width;
+  for (std::int64_t e = first_index(); e < count; e += grid_threads()) {
+    const Place at(e, dx.rows, dx.columns, dx.width);
+    const Range rows = windows_with(pool.h, at.row), columns = windows_with(pool.w, at.column);
+    Pack<Computed<S>, N> sum{};
+    for (std::int64_t oh = rows.begin; oh < rows.end; ++oh)
+      for (std::int64_t ow = columns.begin; ow < columns.end; ++ow) {
+        const auto mine =
+            static_cast<Number>(number_in_window(pool, oh, ow, at.row, at.column));
+        const Pack<Number, N> winner = winners.data[winners.place(at.image, oh, ow, at.channel)];
+        const auto slopes = grad.at(at.image, oh, ow, at.channel);
 #pragma unroll
         for (int j = 0; j < N; ++j)
-          wins[j] = wins[j] && (earlier ? replaces(mine.at[j], other.at[j])
-                                        : !replaces(other.at[j], mine.at[j]));
+          if (winner.at[j] == mine) sum.at[j] += slopes.at[j];
       }
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-      if (wins[j]) sum.at[j] += grad.at[j];
+    store_pack<S, N>(dx.data, e * N, sum);
   }
-};
+}
 
 template <class S, int N>
 struct Average {
@@ -147,8 +198,8 @@ struct Average {
     return sum;
   }
 
-  __device__ static void add_gradient(const PoolWindows& pool, const Images<const S, N>&, const Place&,
-                                      std::int64_t oh, std::int64_t ow, const P& grad, P& sum) {
+  __device__ static void add_gradient(const PoolWindows& pool, std::int64_t oh, std::int64_t ow,
+                                      const P& grad, P& sum) {
     const T factor = share(pool, window_of(pool.h, oh), window_of(pool.w, ow));
 #pragma unroll
     for (int j = 0; j < N; ++j) sum.at[j] += grad.at[j] * factor;
@@ -162,9 +213,9 @@ __global__ void pool_kernel(PoolWindows pool, Images<const S, N> x, Images<S, N>
     store_pack<S, N>(y.data, e * N, F::of_window(pool, x, Place(e, y.rows, y.columns, y.width)));
 }
 
-template <class F, class S, int N>
-__global__ void pool_backward_kernel(PoolWindows pool, Images<const S, N> x,
-                                     Images<const S, N> grad, Images<S, N> dx) {
+template <class S, int N>
+__global__ void average_backward_kernel(PoolWindows pool, Images<const S, N> grad,
+                                        Images<S, N> dx) {
   const std::int64_t count = pool.images * dx.rows * dx.columns * dx.width;
   for (std::int64_t e = first_index(); e < count; e += grid_threads()) {
     const Place at(e, dx.rows, dx.columns, dx.width);
@@ -172,7 +223,7 @@ __global__ void pool_backward_kernel(PoolWindows pool, Images<const S, N> x,
     Pack<Computed<S>, N> sum{};
     for (std::int64_t oh = rows.begin; oh < rows.end; ++oh)
       for (std::int64_t ow = columns.begin; ow < columns.end; ++ow)
-        F::add_gradient(pool, x, at, oh, ow, grad.at(at.image, oh, ow, at.channel), sum);
+        Average<S, N>::add_gradient(pool, oh, ow, grad.at(at.image, oh, ow, at.channel), sum);
     store_pack<S, N>(dx.data, e * N, sum);
   }
 }
@@ -180,7 +231,7 @@ __global__ void pool_backward_kernel(PoolWindows pool, Images<const S, N> x,
 /// Calls `f(constant<N>)` with the width of packs.
 template <class S, class F, class... Pointers>
 void with_packs(const PoolWindows& pool, F&& f, const Pointers*... pointers) {
-  constexpr int wide = short_pack_width<S>;
+  constexpr int wide = pack_width<S>;
   if (pool.width % wide == 0 && aligned_for_packs<Pointers...>(pointers...))
     f(std::integral_constant<int, wide>{});
   else
@@ -211,20 +262,45 @@ Tensor pool(const Stream& stream, const Tensor& x, const PoolWindows& windows) {
   return y;
 }
 
-/// `x` is undefined where it is not read.
-template <template <class, int> class F>
-Tensor pool_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
-                     const Shape& x_shape, const PoolWindows& windows) {
+Tensor average_backward(const Stream& stream, const Tensor& grad, const Shape& x_shape,
+                        const PoolWindows& windows) {
   Tensor dx = result(stream, x_shape, grad.dtype(), grad.layout());
   visit_stored(grad.dtype(), [&]<class S>(S, auto) {
-    const S *slopes = input<S>(stream, grad), *from = input<S>(stream, x);
+    const S* slopes = input<S>(stream, grad);
     S* to = output<S>(stream, dx);
     with_packs<S>(
         windows,
         [&]<int N>(std::integral_constant<int, N>) {
           Launch(stream, blocks_for(windows.inputs() / N), block_threads)(
-              pool_backward_kernel<F<S, N>, S, N>, windows, images_of<N>(windows, true, from),
-              images_of<N>(windows, false, slopes), images_of<N>(windows, true, to));
+              average_backward_kernel<S, N>, windows, images_of<N>(windows, false, slopes),
+              images_of<N>(windows, true, to));
+        },
+        slopes, to);
+  });
+  return dx;
+}
+
+template <class Number>
+Tensor largest_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
+                        const PoolWindows& windows) {
+  Tensor dx = result_like(stream, x);
+  const Tensor space =
+      workspace(stream, static_cast<std::size_t>(windows.outputs()) * sizeof(Number));
+  visit_stored(x.dtype(), [&]<class S>(S, auto) {
+    const S *slopes = input<S>(stream, grad), *from = input<S>(stream, x);
+    S* to = output<S>(stream, dx);
+    with_packs<S>(
+        windows,
+        [&]<int N>(std::integral_constant<int, N>) {
+          const auto slopes_of = images_of<N>(windows, false, slopes);
+          const Images<Pack<Number, N>, 1> winners{
+              reinterpret_cast<Pack<Number, N>*>(space.raw()), slopes_of.rows, slopes_of.columns,
+              slopes_of.width};
+          Launch(stream, blocks_for(windows.outputs() / N), block_threads)(
+              winners_kernel<S, N, Number>, windows, images_of<N>(windows, true, from), winners);
+          Launch(stream, blocks_for(windows.inputs() / N), block_threads)(
+              largest_backward_kernel<S, N, Number>, windows, winners, slopes_of,
+              images_of<N>(windows, true, to));
         },
         slopes, from, to);
   });
@@ -237,13 +313,14 @@ Tensor max_pool(const Stream& stream, const Tensor& x, const PoolOptions& option
   return pool<Largest>(stream, x, sliding_windows("max_pool", x.shape(), x.layout(), options));
 }
 
-// Finds the largest elements again, so that forward need not keep their places.
 Tensor max_pool_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
                          const PoolOptions& options) {
   const char* kernel = "max_pool_backward";
   const PoolWindows windows = sliding_windows(kernel, x.shape(), x.layout(), options);
   check_pooled(kernel, grad, x.shape(), windows, x.dtype(), x.layout());
-  return pool_backward<Largest>(stream, grad, x, x.shape(), windows);
+  if (options.kernel_h * options.kernel_w <= UINT8_MAX)
+    return largest_backward<std::uint8_t>(stream, grad, x, windows);
+  return largest_backward<std::uint32_t>(stream, grad, x, windows);
 }
 
 Tensor average_pool(const Stream& stream, const Tensor& x, const PoolOptions& options) {
@@ -256,7 +333,7 @@ Tensor average_pool_backward(const Stream& stream, const Tensor& grad, const Sha
   const char* kernel = "average_pool_backward";
   const PoolWindows windows = sliding_windows(kernel, x_shape, grad.layout(), options);
   check_pooled(kernel, grad, x_shape, windows, grad.dtype(), grad.layout());
-  return pool_backward<Average>(stream, grad, {}, x_shape, windows);
+  return average_backward(stream, grad, x_shape, windows);
 }
 
 Tensor adaptive_average_pool(const Stream& stream, const Tensor& x, std::int64_t out_h,
@@ -271,7 +348,7 @@ Tensor adaptive_average_pool_backward(const Stream& stream, const Tensor& grad,
   const PoolWindows windows =
       adaptive_windows(kernel, x_shape, grad.layout(), grad.dim(-2), grad.dim(-1));
   check_pooled(kernel, grad, x_shape, windows, grad.dtype(), grad.layout());
-  return pool_backward<Average>(stream, grad, {}, x_shape, windows);
+  return average_backward(stream, grad, x_shape, windows);
 }
 
 }  // namespace troupe::cuda

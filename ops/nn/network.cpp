@@ -360,11 +360,21 @@ Tensor Network::gradient_squares(const Optimizer& optimizer,
 
 void Network::fold(const std::vector<Tensor>& statistics, const Tensor& running) const {
   const KernelTable& table = kernels(stream_.device, dtype_);
+  const auto& buffers = spec_.buffers();
+  const bool alike = std::ranges::all_of(buffers, [&](const BufferSpec& buffer) {
+    return buffer.momentum == buffers.front().momentum;
+  });
   auto into = spec_.buffer_views(running);
+  Tensor all = running;
   for (const Tensor& observed : statistics) {
-    const auto seen = spec_.buffer_views(on_device(stream_, observed));
+    const Tensor there = on_device(stream_, observed);
+    if (alike && !buffers.empty()) {  // one kernel; the zeroes between them stay zeroes
+      table.fold(stream_, there, buffers.front().momentum, all);
+      continue;
+    }
+    const auto seen = spec_.buffer_views(there);
     for (std::size_t i = 0; i < into.size(); ++i)
-      table.fold(stream_, seen[i], spec_.buffers()[i].momentum, into[i]);
+      table.fold(stream_, seen[i], buffers[i].momentum, into[i]);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "ops/cuda/blas.h"
 #include "ops/cuda/convert.h"
 #include "ops/cuda/direct_convolution.h"
+#include "ops/cuda/kernels.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -66,7 +67,7 @@ class EmulatedPlan final : public cuda::ConvolutionPlan {
     return cuda::in_form(stream, wide, Layout::row_major, work_.dtype);
   }
   static void write(const Stream& stream, const Tensor& from, Tensor to) {
-    cuda::convert_and_reorder(stream, from, to);
+    cuda::reorder(stream, from, to);
   }
 
   cuda::ConvolutionWork work_;
