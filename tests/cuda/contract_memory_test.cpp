@@ -165,8 +165,8 @@ void require(bool holds, const char* statement) {
   cudaStream_t made = nullptr;
   require(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking) == lost, "streams are refused");
   require(cudaMemsetAsync(memory.get(), 0, 64, other) == lost, "work is refused");
-  require(cudaGetLastError() == lost && cudaGetLastError() == lost,
-          "it is the last error for good");
+  require(cudaEventQuery(event) == lost && cudaStreamSynchronize(native) == lost,
+          "calls answer it for good");
   std::_Exit(0);
 }
 

@@ -94,9 +94,9 @@ TEST_P(CudaGolden, LossesAreThoseOfPyTorchInF64) {
   }
 }
 
-// As tests/unit/ops/golden_test.cpp: a step is held against three times the largest distance of
-// PyTorch's own run in f32 up to two steps later.
-TEST_P(CudaGolden, LossesStayWithinThreeTimesPyTorchsOwnDistanceInF32) {
+// As tests/unit/ops/golden_test.cpp: a step is held against the largest distance of PyTorch's own
+// run in f32 up to two steps later; four times, since the order of cuDNN's sums is a third one.
+TEST_P(CudaGolden, LossesStayWithinFourTimesPyTorchsOwnDistanceInF32) {
   const auto golden = golden_of(GetParam());
   const Tensor& distances = golden.at("f32_loss_distance");
   const std::int64_t steps = std::max<std::int64_t>(1, distances.element_count());
@@ -106,7 +106,7 @@ TEST_P(CudaGolden, LossesStayWithinThreeTimesPyTorchsOwnDistanceInF32) {
   const double* own = distances.data<double>();
   for (std::int64_t step = 0; step < distances.element_count(); ++step)
     EXPECT_LE(std::abs(losses[static_cast<std::size_t>(step)] - expected[step]),
-              3 * *std::max_element(own, own + std::min(distances.element_count(), step + 3)))
+              4 * *std::max_element(own, own + std::min(distances.element_count(), step + 3)))
         << "step " << step;
 }
 
