@@ -19,9 +19,10 @@ Evaluation evaluate(const PipelineOptions& options, const TensorSource& weights)
                                            /*optimizer_state=*/{}, /*strict=*/true)));
 
   const Dataset& data = options.data.dataset;
-  const BatchMaker maker(
-      data, Split::test,
-      {.mean = options.data.mean, .std = options.data.std, .dtype = options.dtype});
+  const TransformOptions transform = transform_options(options);
+  if (const Tensor pixels = pixels_for(transform, data.samples()); pixels.defined())
+    network.take_pixels(pixels);
+  const BatchMaker maker(data, Split::test, transform);
   Sampler sampler = Sampler::for_evaluation(
       data.count(Split::test),
       {.batch_size = options.batch_size, .micro_batches = options.micro_batches});

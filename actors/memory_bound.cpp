@@ -158,10 +158,15 @@ void Bound::add_stage(std::size_t stage, std::size_t replicas) {
 void Bound::add_copies() {
   if (!has_device_) return;
   const std::size_t samples = micro_batch_samples(options_);
-  // Each micro-batch that the first stage works on, and one that it evaluates.
+  // Each micro-batch that the first stage works on, one that it evaluates, and the bytes of which
+  // it makes one.
+  const bool has_bytes =
+      pixels_for(transform_options(options_), options_.data.dataset.samples()).defined();
+  const std::size_t bytes =
+      has_bytes ? samples * input_bytes(options_) / size_of(options_.dtype) : 0;
   if (const std::size_t here = replicas(0))
     add("samples",
-        here * (schedule_of(options_, 0).credits + 1u) * samples * sample_bytes(options_),
+        here * ((schedule_of(options_, 0).credits + 1u) * samples * input_bytes(options_) + bytes),
         Place::device);
   // The loss computes one micro-batch at a time; of a mixed one, a second gradient.
   const std::size_t mixed =
@@ -177,7 +182,8 @@ void Bound::add_copies() {
 }
 
 // Copies go through pinned memory, in blocks of powers of two: each message between the CPU and the
-// device, and the states when a run begins.
+// device, and the states when a run begins. Samples are counted here although most are prepared in
+// such memory: those that are converted to another type are not.
 std::size_t Bound::pinned_bytes() const {
   const auto block = [](std::size_t bytes) {
     return std::bit_ceil(std::max<std::size_t>(bytes, 4096));

@@ -18,8 +18,8 @@
 
 namespace troupe {
 
-/// Loader → first stage: samples of any shape and type, row-major. Stage → next stage. Last stage →
-/// loss: logits.
+/// Loader → first stage: samples of any shape and type, row-major; images for a device as bytes
+/// (Network::take_pixels). Stage → next stage. Last stage → loss: logits.
 struct Activation {
   Tensor tensor;
   static void members(auto& self, auto& visit) { visit(self.tensor); }

@@ -54,6 +54,8 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
       .stream = options.stream,
       .seed = options.seed,
       .initial = options.initial.empty() ? nullptr : options.initial[stage]};
+  if (stage == 0)
+    program.pixels = pixels_for(transform_options(options), options.data.dataset.samples());
   for (const BucketBytes& bucket : buckets) program.buckets.push_back(bucket.blocks);
   ProgramFactory factory = network_program(std::move(program));
   if (options.around)
@@ -285,16 +287,22 @@ void check_loss(const PipelineOptions& options) {
   check_fits(options.loss, options.data.mix);
 }
 
+TransformOptions transform_options(const PipelineOptions& options) {
+  const PipelineData& data = options.data;
+  return {.seed = options.seed,
+          .augment = data.augment,
+          .color_jitter = data.color_jitter,
+          .mean = data.mean,
+          .std = data.std,
+          .dtype = options.dtype,
+          .device = options.stream.device,
+          .own = data.transform};
+}
+
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica) {
   const PipelineData& data = options.data;
   return {.dataset = data.dataset,
-          .transform = {.seed = options.seed,
-                        .augment = data.augment,
-                        .color_jitter = data.color_jitter,
-                        .mean = data.mean,
-                        .std = data.std,
-                        .dtype = options.dtype,
-                        .own = data.transform},
+          .transform = transform_options(options),
           .sampler = sampler_options(options),
           .replica = replica,
           .timeline = timeline_of(options),

@@ -81,6 +81,9 @@ Model model_of(const PipelineOptions& options);
 /// evaluations are compared by an accuracy that the loss does not have.
 void check_loss(const PipelineOptions& options);
 
+/// How samples are prepared for the first stage.
+TransformOptions transform_options(const PipelineOptions& options);
+
 /// The options of a replica's loader. Throws nothing; Sampler and BatchMaker check them.
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica);
 

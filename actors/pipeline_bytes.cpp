@@ -65,7 +65,14 @@ std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_
   return buckets;
 }
 
+// Test samples take no more than training samples.
 std::size_t sample_bytes(const PipelineOptions& options) {
+  const SampleSpec& sample = options.data.dataset.samples();
+  return static_cast<std::size_t>(sample.shape.element_count()) *
+         size_of(training_type(sample, transform_options(options), options.data.mix));
+}
+
+std::size_t input_bytes(const PipelineOptions& options) {
   const SampleSpec& sample = options.data.dataset.samples();
   return static_cast<std::size_t>(sample.shape.element_count()) *
          size_of(batch_type(sample, options.dtype));

@@ -32,6 +32,7 @@ struct BucketBytes {
 std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_t stage);
 
 std::size_t sample_bytes(const PipelineOptions& options);  ///< as the first stage gets it
+std::size_t input_bytes(const PipelineOptions& options);   ///< of one sample for the first layer
 std::size_t target_bytes(const PipelineOptions& options);  ///< of one sample
 /// Samples of the largest micro-batch.
 std::size_t micro_batch_samples(const PipelineOptions& options);

@@ -39,6 +39,7 @@ class NetworkProgram final : public StageProgram {
     network_.use(on_device(stream, options.initial
                                        ? options.initial
                                        : initial_state(*spec_, options.dtype, options.seed)));
+    if (options.pixels.defined()) network_.take_pixels(options.pixels);
   }
 
   void use(StatePtr state) override { network_.use(std::move(state)); }

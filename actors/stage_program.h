@@ -104,6 +104,7 @@ struct NetworkProgramOptions {
   StatePtr initial;
   /// Blocks of each gradient bucket, the one of the last blocks first; empty: one bucket per range.
   std::vector<std::size_t> buckets = {};
+  Tensor pixels = {};  ///< as Network::take_pixels, if x is of bytes (pixels_for)
 };
 ProgramFactory network_program(NetworkProgramOptions options);
 

@@ -1,6 +1,7 @@
 #include "ops/on_device.h"
 
 #include "runtime/device/device_stream.h"
+#include "runtime/tensor/backend.h"
 
 namespace troupe {
 namespace {
@@ -33,6 +34,14 @@ Tensor on_cpu(const Stream& stream, const Tensor& tensor) {
   Tensor copy = to_cpu(stream, tensor);
   synchronize(stream);
   return copy;
+}
+
+Tensor empty_on_cpu(const Shape& shape, DType dtype, Device device) {
+  if (!device.backend || !device.backend->host_allocator)
+    return Tensor::empty(shape, dtype, Device::cpu());
+  const std::size_t bytes = static_cast<std::size_t>(shape.element_count()) * size_of(dtype);
+  return Tensor::view(Storage::allocate(bytes, device.backend->host_allocator(device.index)), 0,
+                      shape, dtype);
 }
 
 Tensor zeros(const Stream& stream, const Shape& shape, DType dtype, Layout layout) {

@@ -17,6 +17,10 @@ Tensor to_cpu(const Stream& stream, const Tensor& tensor);
 /// do not call it.
 Tensor on_cpu(const Stream& stream, const Tensor& tensor);
 
+/// A tensor in the CPU's memory, where KernelTable::copy to the device reads it best
+/// (Backend::host_allocator).
+Tensor empty_on_cpu(const Shape& shape, DType dtype, Device device);
+
 /// Zeroed memory on the stream's device.
 Tensor zeros(const Stream& stream, const Shape& shape, DType dtype,
              Layout layout = Layout::row_major);

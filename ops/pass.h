@@ -30,6 +30,7 @@ struct Pass {
   /// refuse a number: primitives that must, look here.
   Tensor input_on_cpu;
   std::weak_ptr<Storage> input_copy;
+  Tensor pixel_values;  ///< on the CPU: the numbers of input_on_cpu's bytes, if it has bytes
 
   /// Changes when the weights change: kernels that keep reordered weights compare it.
   std::uint64_t weights_version = 0;

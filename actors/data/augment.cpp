@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 
 #include "actors/data/random_box.h"
 #include "runtime/error.h"
@@ -32,27 +33,63 @@ void check_per_channel(const std::vector<double>& values, std::int64_t channels,
 }
 
 template <class T>
-std::vector<T> normalisation_table(const TransformOptions& options, std::int64_t channels) {
-  std::vector<T> table;
-  table.reserve(static_cast<std::size_t>(channels) * 256);
+void fill_normalised(const TransformOptions& options, std::int64_t channels, T* numbers) {
   const auto of = [](const std::vector<double>& values, std::int64_t channel) {
     return values.size() == 1 ? values[0] : values[static_cast<std::size_t>(channel)];
   };
   for (std::int64_t channel = 0; channel < channels; ++channel)
     for (int pixel = 0; pixel < 256; ++pixel)
-      table.push_back(
-          static_cast<T>((pixel / 255.0 - of(options.mean, channel)) / of(options.std, channel)));
-  return table;
+      *numbers++ =
+          static_cast<T>((pixel / 255.0 - of(options.mean, channel)) / of(options.std, channel));
 }
 
-/// Each byte, for pixels that stay u8.
-constexpr auto unchanged = [] {
-  std::array<std::uint8_t, 256> bytes{};
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);
-  return bytes;
-}();
+/// What SampleTransform::gather writes for the pixels of a line: their numbers in one channel.
+template <class T>
+struct NumberLine {
+  const T* numbers;  // 256
+
+  T of_zero() const { return numbers[0]; }
+  void copy(const std::uint8_t* from, std::int64_t count, T* out) const {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = numbers[from[i]];
+  }
+  /// The first is *from, the next one lies before it.
+  void mirror(const std::uint8_t* from, std::int64_t count, T* out) const {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = numbers[from[-i]];
+  }
+};
+
+/// The same for pixels that stay as they are.
+struct ByteLine {
+  static std::uint8_t of_zero() { return 0; }
+  static void copy(const std::uint8_t* from, std::int64_t count, std::uint8_t* out) {
+    std::memcpy(out, from, static_cast<std::size_t>(count));
+  }
+  static void mirror(const std::uint8_t* from, std::int64_t count, std::uint8_t* out) {
+    std::uint64_t eight = 0;
+    for (; count >= 8; count -= 8, from -= 8, out += 8) {
+      std::memcpy(&eight, from - 7, 8);
+      eight = __builtin_bswap64(eight);
+      std::memcpy(out, &eight, 8);
+    }
+    for (std::int64_t i = 0; i < count; ++i) out[i] = from[-i];
+  }
+};
 
 }  // namespace
+
+Tensor normalised_pixels(const TransformOptions& options, std::int64_t channels) {
+  check_per_channel(options.mean, channels, "mean", false);
+  check_per_channel(options.std, channels, "std", true);
+  if (options.dtype != DType::f32 && options.dtype != DType::f64)
+    throw Error(ErrorCode::unsupported, fmt::format("batches of {}", name_of(options.dtype)),
+                "set `dtype` to f32 or f64");
+  Tensor numbers = Tensor::empty({channels, 256}, options.dtype, Device::cpu());
+  if (options.dtype == DType::f64)
+    fill_normalised(options, channels, numbers.data<double>());
+  else
+    fill_normalised(options, channels, numbers.data<float>());
+  return numbers;
+}
 
 // Target t shows source start + t, or start - t where mirrored; outside of the source it shows a
 // zero pixel.
@@ -120,15 +157,7 @@ SampleTransform::SampleTransform(const TransformOptions& options, const Shape& s
     throw Error(ErrorCode::bad_options,
                 fmt::format("`augment` has color_jitter, but samples have {} channels", shape_[0]),
                 "leave it out: only grey and RGB images have colours");
-  check_per_channel(options.mean, shape_[0], "mean", false);
-  check_per_channel(options.std, shape_[0], "std", true);
-  if (options.dtype == DType::f32)
-    table_f32_ = normalisation_table<float>(options, shape_[0]);
-  else if (options.dtype == DType::f64)
-    table_f64_ = normalisation_table<double>(options, shape_[0]);
-  else
-    throw Error(ErrorCode::unsupported, fmt::format("batches of {}", name_of(options.dtype)),
-                "set `dtype` to f32 or f64");
+  numbers_ = normalised_pixels(options, shape_[0]);
 }
 
 RandomKey SampleTransform::key(std::string_view operation, std::int64_t epoch,
@@ -168,36 +197,28 @@ SampleTransform::Window SampleTransform::choose(std::span<const Augment> augment
   return window;
 }
 
-template <>
-const float* SampleTransform::table<float>() const {
-  return table_f32_.data();
-}
-template <>
-const double* SampleTransform::table<double>() const {
-  return table_f64_.data();
-}
-
-// `values` are 256 for a channel, those of the next channel `next_values` further.
-template <class T>
-void SampleTransform::gather(const std::uint8_t* pixels, const Window& window, const T* values,
-                             std::int64_t next_values, T* out) const {
+// `line_of(channel)` writes the lines of a channel.
+template <class T, class LineOf>
+void SampleTransform::gather(const std::uint8_t* pixels, const Window& window, LineOf line_of,
+                             T* out) const {
   const std::int64_t height = shape_[1], width = shape_[2];
   const std::int64_t from = window.columns.from(), to = window.columns.to();
   const std::int64_t top = window.rows.from(), bottom = window.rows.to();
   const std::int64_t start = window.columns.start;
-  for (std::int64_t channel = 0; channel < shape_[0]; ++channel, values += next_values) {
+  for (std::int64_t channel = 0; channel < shape_[0]; ++channel) {
+    const auto line = line_of(channel);
     for (std::int64_t y = 0; y < height; ++y, out += width) {
       if (y < top || y >= bottom) {
-        std::fill_n(out, width, values[0]);
+        std::fill_n(out, width, line.of_zero());
         continue;
       }
       const std::uint8_t* row = pixels + (channel * height + window.rows.source(y)) * width;
-      std::fill(out, out + from, values[0]);
+      std::fill(out, out + from, line.of_zero());
       if (window.columns.mirrored)
-        for (std::int64_t x = from; x < to; ++x) out[x] = values[row[start - x]];
+        line.mirror(row + start - from, to - from, out + from);
       else
-        for (std::int64_t x = from; x < to; ++x) out[x] = values[row[start + x]];
-      std::fill(out + to, out + width, values[0]);
+        line.copy(row + start + from, to - from, out + from);
+      std::fill(out + to, out + width, line.of_zero());
     }
   }
 }
@@ -212,14 +233,14 @@ void SampleTransform::erase(const ImageBox& box, T* out) const {
 template <class T>
 void SampleTransform::apply(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample,
                             T* out) const {
+  const auto bytes = [](std::int64_t) { return ByteLine(); };
   std::span<const Augment> augment = options_.augment;
   std::vector<std::uint8_t> jittered;
   const auto jitter = std::ranges::find(augment, Augment::color_jitter);
   if (jitter != augment.end()) {  // pixels move before it and after it
     const auto before = static_cast<std::size_t>(jitter - augment.begin());
     jittered.resize(static_cast<std::size_t>(shape_.element_count()));
-    gather(pixels, choose(augment.first(before), epoch, sample), unchanged.data(), 0,
-           jittered.data());
+    gather(pixels, choose(augment.first(before), epoch, sample), bytes, jittered.data());
     const std::vector<double>& ranges = options_.color_jitter;
     color_jitter({jittered, shape_[0]},
                  {ranges[0], ranges[1], ranges[2], ranges.size() == 4 ? ranges[3] : 0},
@@ -227,13 +248,23 @@ void SampleTransform::apply(const std::uint8_t* pixels, std::int64_t epoch, std:
     pixels = jittered.data();
     augment = augment.subspan(before + 1);
   }
-  gather(pixels, choose(augment, epoch, sample), table<T>(), 256, out);
-  if (augment.empty() || augment.back() != Augment::random_erasing) return;
-  if (const auto box =
-          random_erasing({shape_[2], shape_[1]}, key("augment.random_erasing", epoch, sample)))
-    erase(*box, out);
+  const Window window = choose(augment, epoch, sample);
+  if constexpr (std::is_same_v<T, std::uint8_t>) {
+    gather(pixels, window, bytes, out);
+  } else {
+    const auto numbers = [of = numbers_.data<T>()](std::int64_t channel) {
+      return NumberLine<T>{of + channel * 256};
+    };
+    gather(pixels, window, numbers, out);
+    if (augment.empty() || augment.back() != Augment::random_erasing) return;
+    if (const auto box =
+            random_erasing({shape_[2], shape_[1]}, key("augment.random_erasing", epoch, sample)))
+      erase(*box, out);
+  }
 }
 
+template void SampleTransform::apply(const std::uint8_t*, std::int64_t, std::uint32_t,
+                                     std::uint8_t*) const;
 template void SampleTransform::apply(const std::uint8_t*, std::int64_t, std::uint32_t,
                                      float*) const;
 template void SampleTransform::apply(const std::uint8_t*, std::int64_t, std::uint32_t,

@@ -40,7 +40,10 @@ struct TransformOptions {
   std::vector<double> mean = {0.0};  ///< a value for each channel, or one for all
   std::vector<double> std = {1.0};
   DType dtype = DType::f32;  ///< of normalised samples: f32 or f64
-  OwnTransform own = {};     ///< of training samples of any type, after all others
+  /// Of the first stage. Another than the CPU gets images as bytes and normalises them itself, if
+  /// nothing acts on normalised samples (actors/data/batch_maker.h).
+  Device device = {};
+  OwnTransform own = {};  ///< of training samples of any type, after all others
 };
 
 /// Throws Error{bad_options} where random_resized_crop is not the first augmentation,
@@ -48,9 +51,13 @@ struct TransformOptions {
 /// least 0, the fourth at most 0.5.
 void check_augmentations(const TransformOptions& options);
 
-/// Converts samples of u8 to network input: a pixel p of channel c becomes (p / 255 - mean[c]) /
-/// std[c], computed in f64 and rounded once. Samples that are not [channels, height, width] have
-/// one channel and cannot be augmented.
+/// Normalised pixels, [channels, 256] in the CPU's memory and of the options' dtype: a pixel p of
+/// channel c becomes (p / 255 - mean[c]) / std[c], computed in f64 and rounded once. Throws
+/// Error{bad_options} where mean or std do not fit samples of this number of channels.
+Tensor normalised_pixels(const TransformOptions& options, std::int64_t channels);
+
+/// Converts samples of u8 to network input (normalised_pixels). Samples that are not [channels,
+/// height, width] have one channel and cannot be augmented.
 ///
 /// Augmentations act on stored pixels, as torchvision's transforms do before ToTensor and
 /// Normalize (random_erasing: after them): padding has the value of a zero pixel. Their random
@@ -67,7 +74,8 @@ class SampleTransform {
   ImageBox part(ImageSize image, std::int64_t epoch, std::uint32_t sample) const;
 
   /// Writes sample number `sample` to `out`, as many elements of T as it has pixels. T is the type
-  /// of the options. `pixels` are the sample's, or those of its part.
+  /// of the options, or std::uint8_t for pixels that are not normalised; random_erasing has no
+  /// meaning for those. `pixels` are the sample's, or those of its part.
   template <class T>
   void apply(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample, T* out) const;
 
@@ -76,18 +84,14 @@ class SampleTransform {
   struct Axis;    // the same of one axis
   RandomKey key(std::string_view operation, std::int64_t epoch, std::uint32_t sample) const;
   Window choose(std::span<const Augment> augment, std::int64_t epoch, std::uint32_t sample) const;
-  template <class T>
-  void gather(const std::uint8_t* pixels, const Window& window, const T* values,
-              std::int64_t next_values, T* out) const;
+  template <class T, class LineOf>
+  void gather(const std::uint8_t* pixels, const Window& window, LineOf line_of, T* out) const;
   template <class T>
   void erase(const ImageBox& box, T* out) const;
-  template <class T>
-  const T* table() const;
 
   TransformOptions options_;
-  Shape shape_;                   // [channels, height, width]
-  std::vector<float> table_f32_;  // 256 values for each channel
-  std::vector<double> table_f64_;
+  Shape shape_;     // [channels, height, width]
+  Tensor numbers_;  // normalised_pixels
 };
 
 }  // namespace troupe

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "ops/on_device.h"
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
 #include "runtime/tensor/finite.h"
@@ -75,24 +77,50 @@ void check_fits(const std::vector<Augment>& augment, const MixOptions& mix,
                 "remove `augment` (arrays need uint8 of [channels, height, width])");
 }
 
+namespace {
+
+bool come_as_bytes(const SampleSpec& samples, const TransformOptions& transform) {
+  return transform.device != Device::cpu() && samples.dtype == DType::u8 &&
+         samples.shape.rank() == 3;
+}
+
+}  // namespace
+
+Tensor pixels_for(const TransformOptions& transform, const SampleSpec& samples) {
+  return come_as_bytes(samples, transform) ? normalised_pixels(transform, samples.shape[0])
+                                           : Tensor();
+}
+
+DType training_type(const SampleSpec& samples, const TransformOptions& transform,
+                    const MixOptions& mix) {
+  const bool changed = mix.any() || transform.own ||
+                       std::ranges::count(transform.augment, Augment::random_erasing) > 0;
+  return come_as_bytes(samples, transform) && !changed ? DType::u8
+                                                       : batch_type(samples, transform.dtype);
+}
+
 BatchMaker::BatchMaker(Dataset dataset, Split split, TransformOptions transform, MixOptions mix)
     : dataset_(std::move(dataset)),
       split_(split),
       mix_(split == Split::train ? mix : MixOptions{}),
-      own_(split == Split::train ? std::move(transform.own) : OwnTransform{}),
+      own_(split == Split::train ? transform.own : OwnTransform{}),
       seed_(transform.seed),
-      dtype_(batch_type(dataset_.samples(), transform.dtype)) {
+      device_(transform.device) {
   const SampleSpec& spec = dataset_.samples();
+  transform.own = own_;
   if (split == Split::test) transform.augment.clear();
   check_fits(transform.augment, mix, spec, dataset_.name());
   if (spec.dtype == DType::u8) transform_.emplace(transform, spec.shape);
+  dtype_ = training_type(spec, transform, mix_);
 }
 
 // Writes row `row` of the batch's samples.
-void BatchMaker::normalise(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample,
+void BatchMaker::transform(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample,
                            Batch& batch, std::int64_t row) const {
   const std::int64_t at = row * dataset_.samples().shape.element_count();
-  if (dtype_ == DType::f64)
+  if (dtype_ == DType::u8)
+    transform_->apply(pixels, epoch, sample, batch.samples.data<std::uint8_t>() + at);
+  else if (dtype_ == DType::f64)
     transform_->apply(pixels, epoch, sample, batch.samples.data<double>() + at);
   else
     transform_->apply(pixels, epoch, sample, batch.samples.data<float>() + at);
@@ -106,7 +134,7 @@ void BatchMaker::take_stored(const MicroBatchSamples& wanted, const StoredSample
   const std::uint8_t* pixels = stored.samples.data<std::uint8_t>();
   std::int64_t row = 0;
   for (const std::uint32_t sample : wanted.samples)
-    normalise(pixels + sample * size, wanted.epoch, sample, batch, row++);
+    transform(pixels + sample * size, wanted.epoch, sample, batch, row++);
 }
 
 void BatchMaker::read_each(const MicroBatchSamples& wanted, Batch& batch) const {
@@ -123,7 +151,7 @@ void BatchMaker::read_each(const MicroBatchSamples& wanted, Batch& batch) const 
           target);
     else
       dataset_.read(split_, sample, transform_ ? pixels : batch.samples.narrow(row, 1), target);
-    if (transform_) normalise(pixels.data<std::uint8_t>(), wanted.epoch, sample, batch, row);
+    if (transform_) transform(pixels.data<std::uint8_t>(), wanted.epoch, sample, batch, row);
     ++row;
   }
 }
@@ -143,7 +171,7 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
   const SampleSpec& spec = dataset_.samples();
   const std::int64_t n = std::ssize(wanted.samples);
   const DType read_as = transform_ ? dtype_ : spec.dtype;
-  Batch batch{Tensor::empty(batch_shape(n, spec.shape), read_as, Device::cpu()),
+  Batch batch{empty_on_cpu(batch_shape(n, spec.shape), read_as, device_),
               Tensor::empty(batch_shape(n, spec.target_shape), spec.target_dtype, Device::cpu())};
   const auto stored = takes_part() ? std::nullopt : dataset_.stored(split_);
   if (!stored) {

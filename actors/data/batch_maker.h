@@ -15,7 +15,7 @@ namespace troupe {
 
 /// A micro-batch ready for the first stage and the loss.
 struct Batch {
-  Tensor samples;  ///< [n, …], row-major
+  Tensor samples;  ///< [n, …], row-major, of batch_type or bytes for pixels_for
   Tensor targets;  ///< [n, …]
   /// Of mixed samples: the targets of the partners, of which each sample shows 1 - share.
   Tensor partners = {};
@@ -29,8 +29,19 @@ Shape batch_shape(std::int64_t count, const Shape& sample);
 void check_fits(const std::vector<Augment>& augment, const MixOptions& mix,
                 const SampleSpec& samples, std::string_view dataset);
 
-/// Gathers samples and transforms those of u8. Test samples are not augmented. Immutable: any
-/// number of threads may call `make`.
+/// What a device makes of the bytes of images [channels, height, width] (Network::take_pixels). It
+/// gets bytes if TransformOptions::device is not the CPU, of all test samples, and of training
+/// samples unless random_erasing, mix or a transform of one's own changes their normalised numbers.
+/// Undefined on the CPU and for other samples: those come as numbers.
+Tensor pixels_for(const TransformOptions& transform, const SampleSpec& samples);
+
+/// The type of a batch of training samples: u8 for bytes, else batch_type.
+DType training_type(const SampleSpec& samples, const TransformOptions& transform,
+                    const MixOptions& mix);
+
+/// Gathers samples and transforms those of u8. Test samples are not augmented. Batches lie where
+/// TransformOptions::device copies them from best. Immutable: any number of threads may call
+/// `make`.
 class BatchMaker {
  public:
   /// Mixes training samples by `mix`. Throws Error{bad_options} where transform or mix do not fit
@@ -43,7 +54,7 @@ class BatchMaker {
 
  private:
   bool takes_part() const { return transform_ && transform_->takes_part(); }
-  void normalise(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample, Batch& batch,
+  void transform(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample, Batch& batch,
                  std::int64_t row) const;
   void take_stored(const MicroBatchSamples& wanted, const StoredSamples& stored,
                    Batch& batch) const;
@@ -56,6 +67,7 @@ class BatchMaker {
   MixOptions mix_;
   OwnTransform own_;
   std::uint64_t seed_;
+  Device device_;
   DType dtype_;                               // of a batch's samples
   std::optional<SampleTransform> transform_;  // of samples of u8
 };

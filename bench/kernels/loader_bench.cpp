@@ -2,20 +2,30 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
 #include "actors/data/batch_maker.h"
 #include "actors/data/datasets.h"
+#include "runtime/tensor/backend.h"
 
 namespace troupe {
 namespace {
 
-void prepare_batches(benchmark::State& state, const Shape& shape, std::vector<Augment> augment) {
-  constexpr std::int64_t samples = 6400, batch = 64;
+/// Any device but the CPU gets images as bytes.
+constexpr Backend named_only{.name = "device"};
+constexpr Device device{&named_only, 0};
+
+void prepare_batches(benchmark::State& state, const Shape& shape, std::vector<Augment> augment,
+                     Device to = {}) {
+  constexpr std::int64_t batch = 64, most_bytes = 200'000'000;  // more than caches hold
+  const std::int64_t samples =
+      std::min<std::int64_t>(6400, most_bytes / shape.element_count() / batch * batch);
   const Dataset dataset =
       open_dataset(Synthetic{.shape = {shape[0], shape[1], shape[2]}, .count = samples});
-  const TransformOptions options{.augment = std::move(augment), .mean = {0.286}, .std = {0.353}};
+  const TransformOptions options{
+      .augment = std::move(augment), .mean = {0.286}, .std = {0.353}, .device = to};
   const BatchMaker maker(dataset, Split::train, options);
   Sampler sampler({.samples = samples, .batch_size = batch});
   std::int64_t step = 0;
@@ -27,10 +37,21 @@ void normalise(benchmark::State& state, const Shape& shape) { prepare_batches(st
 void flip_crop_normalise(benchmark::State& state, const Shape& shape) {
   prepare_batches(state, shape, {Augment::flip, Augment::crop});
 }
+void bytes(benchmark::State& state, const Shape& shape) {
+  prepare_batches(state, shape, {}, device);
+}
+void flip_crop_bytes(benchmark::State& state, const Shape& shape) {
+  prepare_batches(state, shape, {Augment::flip, Augment::crop}, device);
+}
 BENCHMARK_CAPTURE(normalise, 1x28x28, Shape{1, 28, 28});
 BENCHMARK_CAPTURE(normalise, 3x32x32, Shape{3, 32, 32});
+BENCHMARK_CAPTURE(normalise, 3x224x224, Shape{3, 224, 224});
+BENCHMARK_CAPTURE(bytes, 3x224x224, Shape{3, 224, 224});
 BENCHMARK_CAPTURE(flip_crop_normalise, 1x28x28, Shape{1, 28, 28});
 BENCHMARK_CAPTURE(flip_crop_normalise, 3x32x32, Shape{3, 32, 32});
+BENCHMARK_CAPTURE(flip_crop_normalise, 3x224x224, Shape{3, 224, 224});
+BENCHMARK_CAPTURE(flip_crop_bytes, 3x32x32, Shape{3, 32, 32});
+BENCHMARK_CAPTURE(flip_crop_bytes, 3x224x224, Shape{3, 224, 224});
 
 // A folder of photographs, such as 500 × 375 JPEGs: TROUPE_BENCH_IMAGES has train/CLASS/ and
 // val/CLASS/. Skipped where it is not set.

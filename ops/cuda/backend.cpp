@@ -8,6 +8,7 @@
 #include "ops/cuda/dnn.h"
 #include "ops/cuda/error.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/pinned.h"
 #include "ops/cuda/stream.h"
 #include "ops/cuda/workspace.h"
 #include "ops/widened.h"
@@ -100,7 +101,8 @@ const Backend& backend() {
       .block_uses = [](std::int16_t) -> BlockUses& {
         static auto* uses = new BlockUses;
         return *uses;
-      }};
+      },
+      .host_allocator = [](std::int16_t) -> CachingAllocator& { return pinned_allocator(); }};
   return all;
 }
 

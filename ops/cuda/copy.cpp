@@ -1,6 +1,6 @@
 // Copies within the device's memory, and between it and the CPU's by way of pinned memory: CUDA
-// copies from and to other memory of the CPU only while the host waits. Kernels do not wait for
-// what the host does at either end.
+// copies from and to other memory of the CPU only while the host waits. Tensors that lie in pinned
+// memory are read in place. Kernels do not wait for what the host does at either end.
 
 #include <cuda_runtime_api.h>
 
@@ -51,8 +51,30 @@ struct Arrival final : HostStep {
   Event copied;
 };
 
+/// Holds a tensor until the device has copied it.
+struct Departure final : HostStep {
+  explicit Departure(const Tensor& source) : from(source) {}
+  bool try_run() override { return copied.query() != cudaErrorNotReady; }
+  Tensor from;
+  Event copied;
+};
+
+void from_pinned(const Stream& stream, const Tensor& from, const Tensor& to) {
+  const cudaStream_t given = native(stream);
+  const auto departure = std::make_shared<Departure>(from);
+  copy_async(given, to.raw(), from.raw(), from.bytes(), cudaMemcpyHostToDevice);
+  try {
+    departure->copied = Event::record(given);
+    add_host_step(stream, departure);
+  } catch (...) {
+    cudaStreamSynchronize(given);  // it reads the tensor
+    throw;
+  }
+}
+
 void from_cpu(const Stream& stream, const Tensor& from, const Tensor& to) {
   note_use(stream, to);
+  if (is_pinned(from)) return from_pinned(stream, from, to);
   const cudaStream_t given = native(stream);
   for_pieces(from.bytes(), [&](std::size_t at, std::size_t bytes) {
     Pinned pinned(bytes);

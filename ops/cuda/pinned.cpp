@@ -83,17 +83,28 @@ std::size_t size_class(std::size_t bytes) {
   return std::bit_ceil(std::max<std::size_t>(bytes, 4096));
 }
 
+cudaError_t pin(std::size_t bytes, void** block) {
+  const cudaError_t status = cudaMallocHost(block, bytes);
+  if (status != cudaErrorMemoryAllocation) return status;
+  cudaGetLastError();  // which would be the next launch's
+  release_unused();
+  return cudaMallocHost(block, bytes);
+}
+
+/// Null where memory is out.
+void* allocate_for_tensors(std::size_t bytes) {
+  void* block = nullptr;
+  const cudaError_t status = pin(bytes, &block);
+  if (status == cudaSuccess) return block;
+  if (status != cudaErrorMemoryAllocation) check(status, "pin memory of the CPU");
+  cudaGetLastError();
+  return nullptr;
+}
+
 }  // namespace
 
 Pinned::Pinned(std::size_t bytes) : data_(take_free(size_class(bytes))), bytes_(size_class(bytes)) {
-  if (data_) return;
-  cudaError_t status = cudaMallocHost(&data_, bytes_);
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // which would be the next launch's
-    release_unused();
-    status = cudaMallocHost(&data_, bytes_);
-  }
-  check(status, "pin memory of the CPU");
+  if (!data_) check(pin(bytes_, &data_), "pin memory of the CPU");
 }
 
 Pinned::~Pinned() {
@@ -112,6 +123,17 @@ void Pinned::give_back_after(cudaStream_t stream) && {
     cudaStreamSynchronize(stream);  // the destructor gives it back
     throw;
   }
+}
+
+CachingAllocator& pinned_allocator() {
+  static auto* allocator = new CachingAllocator(
+      Device::cpu(), {.allocate = allocate_for_tensors,
+                      .release = [](void* block, std::size_t) { cudaFreeHost(block); }});
+  return *allocator;
+}
+
+bool is_pinned(const Tensor& tensor) {
+  return tensor.storage()->allocator() == &pinned_allocator();
 }
 
 }  // namespace troupe::cuda

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "runtime/tensor/tensor.h"
+
 namespace troupe::cuda {
 
 /// A block of the CPU's memory that the device copies from and to while the host goes on. Blocks
@@ -25,5 +27,11 @@ class Pinned {
   void* data_ = nullptr;
   std::size_t bytes_ = 0;  ///< of the block
 };
+
+/// Of pinned memory for whole tensors of the CPU, which copies to the device read in place. Its
+/// blocks are kept for reuse as those of any allocator. Lives as long as the process.
+CachingAllocator& pinned_allocator();
+/// Whether the tensor lies in such memory.
+bool is_pinned(const Tensor& tensor);
 
 }  // namespace troupe::cuda

@@ -157,6 +157,14 @@ void BlockModule::declare_constants(StateSpec& spec) const {
   }
 }
 
+bool BlockModule::begins_with_convolution() const {
+  return std::ranges::all_of(block_.steps, [this](const Step& step) {
+    const std::vector<ValueId> inputs = step.inputs(*graph_);
+    return std::ranges::find(inputs, block_.input) == inputs.end() ||
+           std::holds_alternative<Convolution>(node_of(step).operation);
+  });
+}
+
 troupe::Value BlockModule::forward(Tape& tape, troupe::Value x) {
   const Shape& given = tape.tensor(x).shape();
   const Sizes& wanted = graph_->value(block_.input).shape;

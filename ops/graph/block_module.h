@@ -22,6 +22,7 @@ class BlockModule final : public nn::Module {
 
   void declare(StateSpec& spec) override;
   troupe::Value forward(Tape& tape, troupe::Value x) override;
+  bool begins_with_convolution() const override;
 
  private:
   friend class Recorder;

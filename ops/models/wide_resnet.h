@@ -90,6 +90,7 @@ struct WideResNet {
                                             .dropout_path = options.dropout_path})) {}
 
     Value forward(Tape& tape, Value x) override { return normalise(tape, convolve(tape, x)); }
+    bool begins_with_convolution() const override { return true; }
     Value convolve(Tape& tape, Value x) { return convolution_.forward(tape, x); }
     Value normalise(Tape& tape, Value x, Value residual = {}) {
       return norm_.forward(tape, x, residual);

@@ -31,6 +31,7 @@ class Conv2d final : public Module {
          ConvolutionStart start = ConvolutionStart::uniform);
   void declare(StateSpec& spec) override;
   Value forward(Tape& tape, Value x) override;
+  bool begins_with_convolution() const override { return true; }
 
  private:
   ConvolutionOptions options_;

@@ -25,6 +25,9 @@ class Module {
   virtual void declare(StateSpec& spec);
   /// Records its operations on the tape.
   virtual Value forward(Tape& tape, Value x) = 0;
+  /// Whether only convolutions read x. They reorder it to the layout that suits them, so whoever
+  /// makes x may use that layout, and nothing else changes.
+  virtual bool begins_with_convolution() const { return false; }
 
  protected:
   /// Makes a child with the path "<this path>.<name>"; children are declared in the order made.

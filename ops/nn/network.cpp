@@ -27,24 +27,6 @@ void check_device(const StateVersion& state, Device device) {
               "copy it there with on_device");
 }
 
-/// Samples in the precision of the network; indices stay as they are, and so do activations of 16
-/// bits, which an earlier stage has made on the device.
-Tensor in_precision(const Stream& stream, const Tensor& x, DType dtype) {
-  const bool made_there = is_narrow(x.dtype()) && x.device() != Device::cpu();
-  return is_floating(x.dtype()) && !made_there ? on_device(stream, x, dtype)
-                                               : on_device(stream, x);
-}
-
-/// The input on the stream's device, which the pass then knows.
-Tensor taken(const Tensor& x, Pass& pass) {
-  Tensor there = in_precision(pass.stream, x, pass.dtype);
-  if (x.device() == Device::cpu() && pass.stream.device != Device::cpu()) {
-    pass.input_on_cpu = x;
-    pass.input_copy = there.storage();
-  }
-  return there;
-}
-
 void check_flat(std::string_view what, const Tensor& tensor, std::int64_t elements, DType dtype) {
   if (tensor.defined() && tensor.shape() == Shape{elements} && tensor.dtype() == dtype) return;
   throw Error(ErrorCode::bad_shape,
@@ -106,6 +88,47 @@ void Network::use(StatePtr state) {
   views_ = std::move(views);
 }
 
+void Network::take_pixels(const Tensor& values) {
+  pixel_values_on_cpu_ = values;
+  pixel_values_ = on_device(stream_, values, dtype_);
+  const bool narrow = dtype_ == DType::f32 && backend(stream_.device).kernels(stream_.products);
+  factor_values_ = narrow ? on_device(stream_, pixel_values_, stream_.products) : pixel_values_;
+}
+
+// With tensor cores, convolutions want nhwc, and the type that they multiply.
+Tensor Network::numbers_of(const Tensor& pixels, std::size_t range) const {
+  if (!pixel_values_.defined())
+    throw Error(
+        ErrorCode::bad_options, "a network got bytes, and does not know what they stand for",
+        "set `NetworkProgramOptions::pixels`, or `TransformOptions::device` of the loader to "
+        "the CPU");
+  const bool tensor_cores =
+      dtype_ == DType::f32 && (stream_.conv_tf32 || stream_.products != DType::f32);
+  const nn::Module& first = *blocks_[ranges_.at(range).first];
+  const Layout layout =
+      tensor_cores && first.begins_with_convolution() ? Layout::nhwc : Layout::row_major;
+  return kernels(stream_.device, dtype_)
+      .look_up(stream_, on_device(stream_, pixels),
+               layout == Layout::nhwc ? factor_values_ : pixel_values_, layout);
+}
+
+// The input on the stream's device, which the pass then knows. Indices stay as they are.
+Tensor Network::taken(const Tensor& x, std::size_t range, Pass& pass) const {
+  const bool pixels = x.dtype() == DType::u8;
+  // Those of 16 bits are what an earlier stage has made on the device.
+  const bool converted =
+      is_floating(x.dtype()) && !(is_narrow(x.dtype()) && x.device() != Device::cpu());
+  Tensor there = pixels      ? numbers_of(x, range)
+                 : converted ? on_device(stream_, x, dtype_)
+                             : on_device(stream_, x);
+  if (x.device() == Device::cpu() && stream_.device != Device::cpu()) {
+    pass.input_on_cpu = x;
+    pass.input_copy = there.storage();
+    if (pixels) pass.pixel_values = pixel_values_on_cpu_;
+  }
+  return there;
+}
+
 Pass Network::make_pass(bool training, const RandomKey& random) const {
   if (!views_->state) throw Error(ErrorCode::internal, "a network ran before it was given a state");
   Pass pass;
@@ -123,9 +146,10 @@ Pass Network::make_pass(bool training, const RandomKey& random) const {
 std::unique_ptr<ForwardPass> Network::forward(const Tensor& x, const RandomKey& random,
                                               bool wants_input_gradient, std::size_t range) {
   Pass training = make_pass(true, random);
-  Tensor input = taken(x, training);
+  Tensor input = taken(x, range, training);
+  const DType input_dtype = x.dtype() == DType::u8 ? input.dtype() : x.dtype();
   auto pass = std::make_unique<ForwardPass>(spec_, views_, std::move(training));
-  pass->input_dtype = x.dtype();
+  pass->input_dtype = input_dtype;
   Value value = pass->tape.input(std::move(input), wants_input_gradient);
   pass->blocks = ranges_.at(range);
   for (std::size_t b = pass->blocks.first; b < pass->blocks.last; ++b) {
@@ -193,7 +217,7 @@ Tensor Network::returned(const ForwardPass& pass, std::vector<Tensor> gradients)
 
 Tensor Network::evaluate(const Tensor& x, std::size_t range) {
   Pass evaluation = make_pass(false, {});
-  Tensor result = taken(x, evaluation);
+  Tensor result = taken(x, range, evaluation);
   const auto [first, last] = ranges_.at(range);
   for (std::size_t b = first; b < last; ++b) {  // a tape a block: what lies before it is freed
     Tape tape(evaluation);

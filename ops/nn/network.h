@@ -72,9 +72,14 @@ class Network {
   /// another network.
   void use(StatePtr state);
   const StatePtr& state() const { return views_->state; }
+  /// From now on an x of u8, images row-major, stands for numbers: byte b of channel c for
+  /// values[c, b] (KernelTable::look_up). `values` is in the CPU's memory and of the network's
+  /// type.
+  void take_pixels(const Tensor& values);
 
   /// Training pass; the result holds what backward needs, and the output in ForwardPass::result().
-  /// x of another floating type is converted. `wants_input_gradient` is false for the first stage.
+  /// x of another floating type is converted, and pixels are looked up. `wants_input_gradient` is
+  /// false for the first stage.
   std::unique_ptr<ForwardPass> forward(const Tensor& x, const RandomKey& random,
                                        bool wants_input_gradient, std::size_t range = 0);
   /// Input and weight halves; returns the gradient of x (undefined if not wanted) in the type of x.
@@ -111,6 +116,8 @@ class Network {
 
  private:
   Pass make_pass(bool training, const RandomKey& random) const;
+  Tensor taken(const Tensor& x, std::size_t range, Pass& pass) const;
+  Tensor numbers_of(const Tensor& pixels, std::size_t range) const;
   bool evaluates_average() const { return !views_->averages.empty(); }
   Tensor make_views(ForwardPass& pass, std::size_t first_block, std::size_t last_block) const;
   void drop_views(ForwardPass& pass, std::size_t first_block, std::size_t last_block) const;
@@ -132,6 +139,8 @@ class Network {
   std::vector<BlockRange> ranges_;
   DType dtype_;
   Stream stream_;
+  Tensor pixel_values_, pixel_values_on_cpu_;  ///< undefined: x has none
+  Tensor factor_values_;  ///< the same in the type that convolutions multiply, if tensors have it
   std::shared_ptr<const StateViews> views_ = std::make_shared<StateViews>();
 };
 

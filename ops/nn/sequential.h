@@ -20,6 +20,9 @@ class Sequential : public Module {
     for (Module* part : parts_) x = part->forward(tape, x);
     return x;
   }
+  bool begins_with_convolution() const override {
+    return !parts_.empty() && parts_.front()->begins_with_convolution();
+  }
 
  private:
   std::vector<Module*> parts_;  // owned as children

@@ -20,11 +20,14 @@ void fill_gradient(const Embedding& embedding, const Pass& pass, const Tensor& g
 
 /// Indices that are the input of a stage, or rows of it, refused as the kernels of the CPU do.
 void check_on_cpu(const Pass& pass, const Tensor& indices, std::int64_t rows) {
-  const Tensor& input = pass.input_on_cpu;
+  Tensor input = pass.input_on_cpu;
   const auto copy = pass.input_copy.lock();
   if (!input.defined() || !copy || indices.storage() != copy ||
       indices.layout() != Layout::row_major || input.layout() != Layout::row_major)
     return;
+  if (pass.pixel_values.defined())
+    input = troupe::kernels(Device::cpu(), pass.dtype)
+                .look_up({}, input, pass.pixel_values, Layout::row_major);
   const auto first =
       (indices.raw() - copy->data()) / static_cast<std::ptrdiff_t>(size_of(indices.dtype()));
   const Tensor same = input.reshape(Shape{input.element_count()})

@@ -26,6 +26,7 @@ class Storage {
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+  const CachingAllocator* allocator() const { return allocator_; }  ///< null if it was wrapped
 
  private:
   Storage() = default;

@@ -7,7 +7,9 @@
 #include <cmath>
 
 #include "actors/block_costs.h"
+#include "actors/data/datasets.h"
 #include "actors/memory_bound.h"
+#include "actors/pipeline_bytes.h"
 #include "emulated.h"
 #include "emulator/emulation.h"
 #include "emulator/violations.h"
@@ -100,6 +102,32 @@ TEST_F(CudaPipeline, RoundedProductsMakeTheSameBits) {
     const std::string one = digest({.partition = {4}, .steps = 2, .adjust = adjust}, 1);
     EXPECT_NE(one, exact);
     EXPECT_EQ(digest({.partition = {2, 2}, .replicas = 2, .steps = 2, .adjust = adjust}, 2), one);
+  }
+}
+
+TEST_F(CudaPipeline, BytesMakeTheBitsOfNumbersThatTheCpuNormalises) {
+  const auto digest_of = [&](DType dtype, DType products, bool bytes, std::uint32_t seed) {
+    TrainingRun run{.partition = {2, 2}, .replicas = 2, .steps = 2, .workers = 2, .dtype = dtype};
+    run.adjust = [&](PipelineOptions& pipeline) {
+      pipeline.data.dataset =
+          open_dataset(Synthetic{.shape = {3, 8, 8}, .classes = 4, .count = 24});
+      pipeline.data.mean = {0.5, 0.4, 0.3};
+      pipeline.data.std = {0.3, 0.2, 0.1};
+      pipeline.stream.products = products;
+      if (!bytes) pipeline.data.transform = [](const Tensor&, const RandomKey&) {};
+    };
+    const PipelineOptions pipeline = pipeline_of(on_gpu(run));
+    const std::size_t pixels = std::size_t{3} * 8 * 8;
+    EXPECT_EQ(sample_bytes(pipeline), bytes ? pixels : pixels * size_of(dtype));
+    return digest(run, seed);
+  };
+  struct Case {
+    DType dtype, products;
+  };
+  for (const auto& [dtype, products] : {Case{DType::f32, DType::f32}, Case{DType::f32, DType::bf16},
+                                        Case{DType::f64, DType::f32}}) {
+    SCOPED_TRACE(::testing::Message() << name_of(dtype) << ", " << name_of(products));
+    EXPECT_EQ(digest_of(dtype, products, true, 1), digest_of(dtype, products, false, 2));
   }
 }
 

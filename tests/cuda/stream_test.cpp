@@ -344,6 +344,32 @@ TEST(CudaCopy, TakesLargeTensorsThroughBlocksOfPinnedMemoryThatAllUse) {
   EXPECT_EQ(stream.violations(), 0);
 }
 
+TEST(CudaCopy, ReadsPinnedTensorsInPlaceAndHoldsThemUntilThen) {
+  const Emulation emulation({.pace = Pace::by_hand});
+  EmulatedStream stream;
+  constexpr std::int64_t count = 2'200'000;  // more than a piece
+  const auto pinned = [] { return empty_on_cpu({count}, DType::f32, emulated_gpu()); };
+  Tensor source = pinned();
+  const void* memory = source.raw();
+  ASSERT_TRUE(cuda::is_pinned(source));
+  EXPECT_FALSE(cuda::is_pinned(Tensor::zeros({count})));
+  std::fill_n(source.data<float>(), count, 3.0f);
+  const std::size_t before = cuda_on_cpu::counts().pinned_bytes;
+  const Tensor there = on_device(stream.get(), source);
+  EXPECT_EQ(cuda_on_cpu::counts().pinned_bytes, before) << "no block to copy through";
+  source = {};
+  {
+    const Tensor other = pinned();
+    EXPECT_NE(other.raw(), memory) << "while the device has still to read it";
+    std::fill_n(other.data<float>(), count, 4.0f);
+  }
+  synchronize(stream.get());
+  const Tensor first = pinned(), second = pinned();
+  EXPECT_TRUE(first.raw() == memory || second.raw() == memory) << "afterwards it is free";
+  EXPECT_THAT(values(on_cpu(stream.get(), there)), Each(3.0f));
+  EXPECT_EQ(stream.violations(), 0);
+}
+
 TEST(CudaCopy, GivesPinnedMemoryBackWhereTheDeviceHasFailed) {
   const Emulation emulation({.pace = Pace::by_hand});
   EmulatedStream stream;

@@ -268,6 +268,28 @@ TEST(Memory, IsOfTheDeviceForWhatComputesThereAndOfTheCpuForTheRest) {
   EXPECT_GE(here["pinned memory"], here["edges"]);
 }
 
+TEST(Memory, HoldsImagesForADeviceAsBytesUnlessTheyChangeAsNumbers) {
+  using Place = MemoryBound::Place;
+  PipelineOptions pipeline = pipeline_of({.partition = {2, 2}});
+  pipeline.block_costs.resize(4);
+  pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
+  const std::size_t pixels = std::size_t{8} * 8;
+  const auto part = [&](std::string_view what, Place place) {
+    for (const auto& one : memory_bound(pipeline, build_pipeline(pipeline), 0).parts)
+      if (one.what == what && one.place == place) return one.bytes * 4 / 5;
+    return std::size_t{0};
+  };
+  const std::size_t micro_batch = 2, targets = micro_batch * sizeof(std::int64_t);
+  const std::size_t in_flight = schedule_of(pipeline, 0).credits + 1;
+  EXPECT_EQ(part("loader, prepared ahead", Place::cpu), 4 * (micro_batch * pixels + targets));
+  EXPECT_EQ(part("samples", Place::device), micro_batch * pixels * (in_flight * sizeof(float) + 1));
+  pipeline.data.augment.push_back(Augment::random_erasing);
+  EXPECT_EQ(part("loader, prepared ahead", Place::cpu),
+            4 * (micro_batch * pixels * sizeof(float) + targets));
+  EXPECT_EQ(part("samples", Place::device), micro_batch * pixels * (in_flight * sizeof(float) + 1))
+      << "test samples are still bytes";
+}
+
 TEST(Memory, CountsAWorkspaceForEachStageOfADevice) {
   PipelineOptions pipeline = pipeline_of({.partition = {2, 2}});
   pipeline.block_costs.resize(4);

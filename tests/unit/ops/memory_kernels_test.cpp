@@ -102,6 +102,41 @@ TEST(MemoryKernels, SumSquaresInDoublePrecisionWhateverTheThreads) {
   });
 }
 
+TEST(MemoryKernels, LookUpBytesByChannelInEachLayout) {
+  for_each_table([]<class T>(const KernelTable& table, T) {
+    const std::int64_t images = 3, channels = 2, height = 3, width = 5;
+    Tensor x = Tensor::empty({images, channels, height, width}, DType::u8, Device::cpu());
+    for (std::int64_t i = 0; i < x.element_count(); ++i)
+      x.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(37 * i);
+    Tensor values = Tensor::empty({channels, 256}, dtype_of<T>, Device::cpu());
+    for (std::int64_t i = 0; i < values.element_count(); ++i)
+      values.data<T>()[i] = static_cast<T>(0.1) * static_cast<T>(i);
+    const Tensor rows = table.look_up({.threads = 2}, x, values, Layout::row_major);
+    const Tensor pixels = table.look_up({.threads = 1}, x, values, Layout::nhwc);
+    EXPECT_EQ(pixels.layout(), Layout::nhwc);
+    std::int64_t i = 0;
+    for (std::int64_t n = 0; n < images; ++n)
+      for (std::int64_t c = 0; c < channels; ++c)
+        for (std::int64_t p = 0; p < height * width; ++p, ++i) {
+          const T expected = values.data<T>()[c * 256 + x.data<std::uint8_t>()[i]];
+          ASSERT_EQ(rows.data<T>()[i], expected);
+          ASSERT_EQ(pixels.data<T>()[(n * height * width + p) * channels + c], expected);
+        }
+  });
+}
+
+TEST(MemoryKernels, LookUpRefusesOtherTypesAndShapes) {
+  for_each_table([](const KernelTable& table, auto) {
+    const Tensor x = Tensor::zeros({1, 2, 3, 3}, DType::u8), values = Tensor::zeros({2, 256});
+    EXPECT_NO_THROW(table.look_up({}, x, values, Layout::row_major));
+    EXPECT_THROW(table.look_up({}, x, Tensor::zeros({3, 256}), Layout::row_major), Error);
+    EXPECT_THROW(table.look_up({}, x, values, Layout::nchw16c), Error);
+    EXPECT_THROW(table.look_up({}, Tensor::zeros({2, 3, 3}, DType::u8), values, Layout::row_major),
+                 Error);
+    EXPECT_THROW(table.look_up({}, Tensor::zeros({1, 2, 3, 3}), values, Layout::row_major), Error);
+  });
+}
+
 TEST(OnDevice, CopiesOnlyWhatLiesElsewhereOrHasAnotherType) {
   const Tensor tensor = of<float>({1, 2});
   EXPECT_EQ(on_device({}, tensor).raw(), tensor.raw());

@@ -51,6 +51,23 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
+/// The bytes 0, 1, … and what they stand for.
+Tensor pixels(std::int64_t count) {
+  Tensor result = Tensor::empty(Shape{count, 1, 28, 28}, DType::u8, Device::cpu());
+  for (std::int64_t e = 0; e < result.element_count(); ++e)
+    result.data<std::uint8_t>()[e] = static_cast<std::uint8_t>(e);
+  return result;
+}
+Tensor pixel_values(DType dtype) {
+  Tensor result = Tensor::empty(Shape{1, 256}, dtype, Device::cpu());
+  for (std::int64_t e = 0; e < 256; ++e) {
+    const double value = static_cast<double>(e) / 255 - 0.5;
+    dtype == DType::f64 ? result.data<double>()[e] = value
+                        : result.data<float>()[e] = static_cast<float>(value);
+  }
+  return result;
+}
+
 Tensor loss_gradient(const ForwardPass& pass) {
   const std::int64_t count = pass.result().dim(0);
   return softmax_cross_entropy({}, pass.result(), classes(count), 1.0 / static_cast<double>(count),
@@ -80,6 +97,34 @@ TEST_P(EachModel, LearnsAFewSamplesByHeart) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Network, EachModel, testing::Values("wide_resnet", "mnist_cnn", "mlp"));
+
+TEST(Network, TakesPixelsForTheNumbersThatTheyStandFor) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    Network bytes = initialized(small_resnet(), dtype),
+            numbers = initialized(small_resnet(), dtype);
+    const Tensor x = pixels(3);
+    const Tensor same = kernels({}, dtype).look_up({}, x, pixel_values(dtype), Layout::row_major);
+    bytes.take_pixels(pixel_values(dtype));
+    EXPECT_TRUE(same_bits(bytes.evaluate(x), numbers.evaluate(same)));
+    const auto pass = bytes.forward(x, {}, true), expected = numbers.forward(same, {}, true);
+    EXPECT_TRUE(same_bits(pass->result(), expected->result()));
+    const Tensor gradient = bytes.backward(*pass, loss_gradient(*pass));
+    EXPECT_TRUE(same_bits(gradient, numbers.backward(*expected, loss_gradient(*expected))));
+    EXPECT_EQ(gradient.dtype(), dtype);
+    EXPECT_TRUE(same_bits(pass->gradients, expected->gradients));
+  }
+}
+
+TEST(Network, RefusesBytesOfWhichItDoesNotKnowTheNumbers) {
+  Network network = initialized(small_resnet(), DType::f32);
+  try {
+    (void)network.evaluate(pixels(1));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_options);
+    EXPECT_NE(error.remedy().find("`NetworkProgramOptions::pixels`"), std::string::npos);
+  }
+}
 
 TEST(Network, IsBitwiseIdenticalForAnyPartition) {
   Network one = initialized(small_resnet(), DType::f32);

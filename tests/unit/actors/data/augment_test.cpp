@@ -226,6 +226,39 @@ TEST(SampleTransform, ChangesColoursWhereTheOrderSays) {
   EXPECT_GT(different, 10);
 }
 
+TEST(SampleTransform, WritesTheBytesThatItWouldNormalise) {
+  const std::vector<std::vector<Augment>> all{
+      {},
+      {Augment::flip},
+      {Augment::vertical_flip, Augment::crop, Augment::flip},
+      {Augment::crop, Augment::color_jitter, Augment::flip}};
+  for (const Shape& shape : {Shape{3, 5, 7}, Shape{1, 28, 28}, Shape{3, 33, 19}, Shape{3, 3, 1}})
+    for (const auto& augment : all)
+      for (const DType dtype : {DType::f32, DType::f64}) {
+        const TransformOptions options{.augment = augment,
+                                       .color_jitter = {0.4, 0.4, 0.4, 0.1},
+                                       .mean = {0.286},
+                                       .std = {0.353},
+                                       .dtype = dtype};
+        const SampleTransform transform(options, shape);
+        const auto pixels = numbered(shape.element_count());
+        const Tensor numbers = normalised_pixels(options, shape[0]);
+        const auto check = [&]<class T>(T) {
+          std::vector<std::uint8_t> bytes(pixels.size());
+          std::vector<T> normalised(pixels.size());
+          for (std::uint32_t sample = 0; sample < 12; ++sample) {
+            transform.apply(pixels.data(), 1, sample, bytes.data());
+            transform.apply(pixels.data(), 1, sample, normalised.data());
+            for (std::size_t i = 0; i < bytes.size(); ++i) {
+              const std::size_t channel = i / static_cast<std::size_t>(shape[1] * shape[2]);
+              ASSERT_EQ(normalised[i], numbers.data<T>()[channel * 256 + bytes[i]]) << i;
+            }
+          }
+        };
+        dtype == DType::f64 ? check(double()) : check(float());
+      }
+}
+
 TEST(SampleTransform, RefusesAugmentationsInAnOrderWithoutMeaning) {
   const Shape shape{3, 8, 8};
   const auto refuse = [&](const TransformOptions& options) {

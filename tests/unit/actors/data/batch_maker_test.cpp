@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "actors/data/datasets.h"
+#include "ops/kernels.h"
 #include "runtime/error.h"
+#include "runtime/tensor/backend.h"
 
 namespace troupe {
 namespace {
@@ -71,6 +73,64 @@ TEST(BatchMaker, AppliesATransformOfOnesOwnByEpochAndSample) {
   const BatchMaker plain_test(small_dataset(), Split::test, {.mean = {0.5}});
   EXPECT_TRUE(
       same_bytes(test.make({.samples = {1}}).samples, plain_test.make({.samples = {1}}).samples));
+}
+
+CachingAllocator& host_memory(std::int16_t) {
+  static auto* memory = new CachingAllocator;
+  return *memory;
+}
+/// A device that nothing computes on.
+constexpr Backend named_only{.name = "named", .host_allocator = host_memory};
+constexpr Device named_device{&named_only, 0};
+
+TEST(BatchMaker, GivesADeviceBytesUnlessNormalisedNumbersChange) {
+  struct Case {
+    const char* what;
+    TransformOptions transform = {};
+    MixOptions mix = {};
+    DType type = DType::u8;
+  };
+  const Case cases[] = {
+      {"unchanged"},
+      {"moved", {.augment = {Augment::flip, Augment::crop}}},
+      {"of other parts", {.augment = {Augment::random_resized_crop, Augment::flip}}},
+      {"erased", {.augment = {Augment::flip, Augment::random_erasing}}, {}, DType::f32},
+      {"changed by the program", {.own = [](const Tensor&, const RandomKey&) {}}, {}, DType::f32},
+      {"mixed", {}, {.mixup_alpha = 1}, DType::f32}};
+  for (const auto& [what, transform, mix, type] : cases) {
+    SCOPED_TRACE(what);
+    TransformOptions options = transform;
+    options.mean = {0.5}, options.std = {0.3};
+    const auto make = [&](Split split, Device device) {
+      options.device = device;
+      return BatchMaker(small_dataset(), split, options, mix).make({.samples = {3, 0, 8}}).samples;
+    };
+    for (const Split split : {Split::train, Split::test}) {
+      const Tensor given = make(split, named_device), numbers = make(split, Device::cpu());
+      EXPECT_EQ(given.dtype(), split == Split::test ? DType::u8 : type);
+      EXPECT_EQ(given.storage()->allocator(), &host_memory(0));
+      EXPECT_EQ(numbers.dtype(), DType::f32);
+      if (given.dtype() != DType::u8) {
+        EXPECT_TRUE(same_bytes(given, numbers));
+        continue;
+      }
+      options.device = named_device;
+      const Tensor pixels = pixels_for(options, small_dataset().samples());
+      EXPECT_TRUE(same_bytes(kernels({}, DType::f32).look_up({}, given, pixels, Layout::row_major),
+                             numbers));
+    }
+    EXPECT_EQ(training_type(small_dataset().samples(), options, mix), type);
+  }
+}
+
+TEST(BatchMaker, GivesADeviceNumbersOfOtherSamplesThanImagesOfBytes) {
+  const TransformOptions options{.dtype = DType::f64, .device = named_device};
+  for (const SampleSpec& samples :
+       {SampleSpec{.shape = {6}, .dtype = DType::u8}, SampleSpec{.shape = {2, 3, 3}}}) {
+    EXPECT_EQ(training_type(samples, options, {}), DType::f64);
+    EXPECT_FALSE(pixels_for(options, samples).defined());
+  }
+  EXPECT_FALSE(pixels_for({}, small_dataset().samples()).defined()) << "on the CPU";
 }
 
 TEST(BatchMaker, RefusesSamplesThatTheDatasetLacks) {
