@@ -181,27 +181,23 @@ __global__ void sum_channels_kernel(F f, Channels x, Spread spread, ChannelSums*
   }
 }
 
-/// The second level: a warp adds up the parts of a channel and gives them to `f.finish(c, sums)`.
+/// The second level: a block adds up the parts of a channel and gives them to `f.finish(c, sums)`.
 template <class F>
 __global__ void finish_channels_kernel(F f, std::int64_t count, std::int64_t parts,
                                        const ChannelSums* partials) {
-  constexpr int warps = block_threads / warp_size;
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  for (std::int64_t c = std::int64_t{blockIdx.x} * warps + threadIdx.x / warp_size; c < count;
-       c += std::int64_t{gridDim.x} * warps) {
+  for (std::int64_t c = blockIdx.x; c < count; c += gridDim.x) {
     ChannelSums sums{};
-    for (std::int64_t part = lane; part < parts; part += warp_size)
+    for (std::int64_t part = threadIdx.x; part < parts; part += blockDim.x)
       sums += partials[c * parts + part];
-    sums.first = reduce_warp(sums.first, Plus{});
-    sums.second = reduce_warp(sums.second, Plus{});
-    if (lane == 0) f.finish(c, sums);
+    sums = sum_of_block(sums);
+    if (threadIdx.x == 0) f.finish(c, sums);
   }
 }
 
 /// So many parts that all channels together keep a large device busy, of at least 16 packs a
 /// thread.
 inline std::int64_t parts_for(std::int64_t blocks, std::int64_t samples, std::int64_t packs) {
-  const std::int64_t wanted = (2048 + blocks - 1) / blocks;
+  const std::int64_t wanted = (1024 + blocks - 1) / blocks;
   const std::int64_t most = std::min(samples, packs / (16 * block_threads));
   return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(most, 1));
 }
@@ -225,7 +221,7 @@ void sum_channels(const Stream& stream, const Channels& x, const F& f, const Fin
         const dim3 blocks(static_cast<unsigned>(groups), static_cast<unsigned>(spread.parts));
         Launch(stream, blocks, block_threads)(sum_channels_kernel<columns, N, F>, f, x, spread,
                                               partials);
-        Launch(stream, blocks_for(x.count, block_threads / warp_size), block_threads)(
+        Launch(stream, blocks_for(x.count, 1), block_threads)(
             finish_channels_kernel<Finish>, finish, x.count, spread.parts, partials);
       },
       pointers...);
