@@ -77,6 +77,7 @@ void release_unused() {
     unused.push_back(one.block);
   }
   for (void* block : unused) cudaFreeHost(block);
+  pinned_allocator().trim();
 }
 
 std::size_t size_class(std::size_t bytes) {
