@@ -88,37 +88,36 @@ void Network::use(StatePtr state) {
   views_ = std::move(views);
 }
 
+// With tensor cores, convolutions want nhwc and the type that they multiply. They would reorder and
+// round the images themselves, to the same bits.
 void Network::take_pixels(const Tensor& values) {
+  const DType factors = dtype_ == DType::f32 ? stream_.products : dtype_;
+  const bool tensor_cores = is_narrow(factors) || (stream_.conv_tf32 && factors == DType::f32);
+  const bool for_convolution =
+      tensor_cores && blocks_[ranges_.front().first]->begins_with_convolution();
+  const bool has_tensors = backend(stream_.device).kernels(factors) != nullptr;
+  pixel_layout_ = for_convolution ? Layout::nhwc : Layout::row_major;
   pixel_values_on_cpu_ = values;
-  pixel_values_ = on_device(stream_, values, dtype_);
-  const bool narrow = dtype_ == DType::f32 && backend(stream_.device).kernels(stream_.products);
-  factor_values_ = narrow ? on_device(stream_, pixel_values_, stream_.products) : pixel_values_;
+  pixel_values_ = on_device(stream_, values, for_convolution && has_tensors ? factors : dtype_);
 }
 
-// With tensor cores, convolutions want nhwc, and the type that they multiply.
-Tensor Network::numbers_of(const Tensor& pixels, std::size_t range) const {
+Tensor Network::numbers_of(const Tensor& pixels) const {
   if (!pixel_values_.defined())
     throw Error(
         ErrorCode::bad_options, "a network got bytes, and does not know what they stand for",
         "set `NetworkProgramOptions::pixels`, or `TransformOptions::device` of the loader to "
         "the CPU");
-  const bool tensor_cores =
-      dtype_ == DType::f32 && (stream_.conv_tf32 || stream_.products != DType::f32);
-  const nn::Module& first = *blocks_[ranges_.at(range).first];
-  const Layout layout =
-      tensor_cores && first.begins_with_convolution() ? Layout::nhwc : Layout::row_major;
   return kernels(stream_.device, dtype_)
-      .look_up(stream_, on_device(stream_, pixels),
-               layout == Layout::nhwc ? factor_values_ : pixel_values_, layout);
+      .look_up(stream_, on_device(stream_, pixels), pixel_values_, pixel_layout_);
 }
 
 // The input on the stream's device, which the pass then knows. Indices stay as they are.
-Tensor Network::taken(const Tensor& x, std::size_t range, Pass& pass) const {
+Tensor Network::taken(const Tensor& x, Pass& pass) const {
   const bool pixels = x.dtype() == DType::u8;
   // Those of 16 bits are what an earlier stage has made on the device.
   const bool converted =
       is_floating(x.dtype()) && !(is_narrow(x.dtype()) && x.device() != Device::cpu());
-  Tensor there = pixels      ? numbers_of(x, range)
+  Tensor there = pixels      ? numbers_of(x)
                  : converted ? on_device(stream_, x, dtype_)
                              : on_device(stream_, x);
   if (x.device() == Device::cpu() && stream_.device != Device::cpu()) {
@@ -146,10 +145,9 @@ Pass Network::make_pass(bool training, const RandomKey& random) const {
 std::unique_ptr<ForwardPass> Network::forward(const Tensor& x, const RandomKey& random,
                                               bool wants_input_gradient, std::size_t range) {
   Pass training = make_pass(true, random);
-  Tensor input = taken(x, range, training);
-  const DType input_dtype = x.dtype() == DType::u8 ? input.dtype() : x.dtype();
+  Tensor input = taken(x, training);
   auto pass = std::make_unique<ForwardPass>(spec_, views_, std::move(training));
-  pass->input_dtype = input_dtype;
+  pass->input_dtype = x.dtype() == DType::u8 ? dtype_ : x.dtype();
   Value value = pass->tape.input(std::move(input), wants_input_gradient);
   pass->blocks = ranges_.at(range);
   for (std::size_t b = pass->blocks.first; b < pass->blocks.last; ++b) {
@@ -217,7 +215,7 @@ Tensor Network::returned(const ForwardPass& pass, std::vector<Tensor> gradients)
 
 Tensor Network::evaluate(const Tensor& x, std::size_t range) {
   Pass evaluation = make_pass(false, {});
-  Tensor result = taken(x, range, evaluation);
+  Tensor result = taken(x, evaluation);
   const auto [first, last] = ranges_.at(range);
   for (std::size_t b = first; b < last; ++b) {  // a tape a block: what lies before it is freed
     Tape tape(evaluation);

@@ -72,9 +72,9 @@ class Network {
   /// another network.
   void use(StatePtr state);
   const StatePtr& state() const { return views_->state; }
-  /// From now on an x of u8, images row-major, stands for numbers: byte b of channel c for
-  /// values[c, b] (KernelTable::look_up). `values` is in the CPU's memory and of the network's
-  /// type.
+  /// From now on an x of u8 for the first range, images row-major, stands for numbers: byte b of
+  /// channel c for values[c, b] (KernelTable::look_up). `values` is in the CPU's memory and of the
+  /// network's type.
   void take_pixels(const Tensor& values);
 
   /// Training pass; the result holds what backward needs, and the output in ForwardPass::result().
@@ -116,8 +116,8 @@ class Network {
 
  private:
   Pass make_pass(bool training, const RandomKey& random) const;
-  Tensor taken(const Tensor& x, std::size_t range, Pass& pass) const;
-  Tensor numbers_of(const Tensor& pixels, std::size_t range) const;
+  Tensor taken(const Tensor& x, Pass& pass) const;
+  Tensor numbers_of(const Tensor& pixels) const;
   bool evaluates_average() const { return !views_->averages.empty(); }
   Tensor make_views(ForwardPass& pass, std::size_t first_block, std::size_t last_block) const;
   void drop_views(ForwardPass& pass, std::size_t first_block, std::size_t last_block) const;
@@ -140,7 +140,7 @@ class Network {
   DType dtype_;
   Stream stream_;
   Tensor pixel_values_, pixel_values_on_cpu_;  ///< undefined: x has none
-  Tensor factor_values_;  ///< the same in the type that convolutions multiply, if tensors have it
+  Layout pixel_layout_ = Layout::row_major;
   std::shared_ptr<const StateViews> views_ = std::make_shared<StateViews>();
 };
 

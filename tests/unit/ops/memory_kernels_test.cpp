@@ -125,6 +125,19 @@ TEST(MemoryKernels, LookUpBytesByChannelInEachLayout) {
   });
 }
 
+TEST(MemoryKernels, LookUpNumbersOfSixteenBits) {
+  for_each_table([](const KernelTable& table, auto) {
+    Tensor x = Tensor::zeros({1, 1, 1, 3}, DType::u8);
+    x.data<std::uint8_t>()[2] = 255;
+    Tensor values = Tensor::zeros({1, 256}, DType::bf16);
+    values.data<BFloat16>()[0] = {1}, values.data<BFloat16>()[255] = {7};
+    const Tensor y = table.look_up({}, x, values, Layout::row_major);
+    ASSERT_EQ(y.dtype(), DType::bf16);
+    EXPECT_EQ(y.data<BFloat16>()[1].bits, 1);
+    EXPECT_EQ(y.data<BFloat16>()[2].bits, 7);
+  });
+}
+
 TEST(MemoryKernels, LookUpRefusesOtherTypesAndShapes) {
   for_each_table([](const KernelTable& table, auto) {
     const Tensor x = Tensor::zeros({1, 2, 3, 3}, DType::u8), values = Tensor::zeros({2, 256});
