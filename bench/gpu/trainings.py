@@ -77,8 +77,8 @@ class Trainings:
         return re.search(r"[0-9a-f]{16,}", self.command("inspect", "--digest", folder)).group(0)
 
     def rate(self, work, precision, seconds, warm=20, repetitions=3):
-        """Images/s of `repetitions` stretches of one training after its first steps, and what
-        nvidia-smi saw meanwhile."""
+        """Images/s of `repetitions` stretches of one training after its first steps, and what NVML
+        and nvidia-smi saw meanwhile."""
         options = [*work.train_options(), *synthetic(work), *precision]
         each = 1
         if self.place.emulator:
@@ -91,8 +91,12 @@ class Trainings:
             rows = self.train(options, warm + repetitions * each)
         ends = [rows[warm - 1 + i * each]["training_seconds"] for i in range(repetitions + 1)]
         readings = [each * work.batch / max(b - a, 1e-3) for a, b in zip(ends, ends[1:])]
+        seen = watch.seen()
+        used = [row["gpu_utilisation_percent"] for row in rows[warm:] if "gpu_utilisation_percent" in row]
+        if used:  # of these steps alone
+            seen["busy"] = statistics.median(used) / 100
         return {"images_per_second": statistics.median(readings), "least": min(readings),
-                "most": max(readings), "steps": repetitions * each, **watch.seen()}
+                "most": max(readings), "steps": repetitions * each, **seen}
 
 
 class Watch:
