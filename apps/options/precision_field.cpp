@@ -67,7 +67,7 @@ OptionField precision_field(PipelineOptions& options) {
             options.stream.products = chosen.products;
           }},
       "arithmetic; bf16-mixed, 16-mixed: convolutions and linear layers multiply in bf16 or f16, "
-      "the rest is f32; 16-mixed needs a GPU",
+      "sums and weights are f32; 16-mixed needs a GPU",
       {.choices = detail::choices_of<Precision>(precisions),
        .synonyms = {"dtype", "base_precision", "mixed_precision", "fp16", "bf16", "amp"},
        .setting = "PipelineOptions::dtype"});

@@ -26,9 +26,9 @@ struct Stream {
   Device device;
   int threads = 1;         ///< intra-op width on the CPU; results do not depend on it
   void* handle = nullptr;  ///< a DeviceStream (runtime/device/); null on devices without streams
-  /// To what convolutions and linear layers of f32 round the numbers that they multiply: f32 (not
-  /// at all), bf16 or f16. Sums, results and all other kernels stay in f32 (mixed precision: P.
-  /// Micikevicius et al., "Mixed precision training", ICLR 2018).
+  /// To what convolutions and linear layers of f32 round what they multiply: f32 (not at all), bf16
+  /// or f16. Sums are in f32; results too on the CPU, on a GPU they are of this type and stay in it
+  /// (mixed precision: P. Micikevicius et al., "Mixed precision training", ICLR 2018).
   DType products = DType::f32;
   /// Whether products that stay in f32 may be rounded to TF32, which has f32's exponents and ten
   /// bits of mantissa: those of convolutions; those of linear layers, matmul and attention. Only
