@@ -97,8 +97,8 @@ class PlannedConvolution final : public LayerKernel {
   Tensor forward(const Stream& stream, const Tensor& x) override {
     const Shape y = cpu::convolution_output_shape(o_, x.shape());
     // At most: also the sum before it has the bias.
-    const std::size_t sum = has_bias_ && is_narrow(factor_type(x.dtype()))
-                                ? bytes(y, DType::f32) : 0;
+    const std::size_t sum =
+        has_bias_ && is_narrow(factor_type(x.dtype())) ? bytes(y, DType::f32) : 0;
     const Layout layout =
         run(stream, ConvolutionPass::forward, x.dtype(), x.layout(), x.shape(), y, copied(x) + sum);
     return zeroed(stream, y, factor_type(x.dtype()), layout);
@@ -111,8 +111,8 @@ class PlannedConvolution final : public LayerKernel {
   }
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
-    const auto narrow = static_cast<std::size_t>(weight_grad.element_count()) *
-                        size_of(factor_type(x.dtype()));
+    const auto narrow =
+        static_cast<std::size_t>(weight_grad.element_count()) * size_of(factor_type(x.dtype()));
     run(stream, ConvolutionPass::weight_gradient, x.dtype(), x.layout(), x.shape(), grad.shape(),
         copied(x) + copied(grad) + narrow);
     clear(weight_grad, bias_grad);

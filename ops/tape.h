@@ -79,8 +79,8 @@ class Tape {
   void seal(Value kept = {});
 
   /// Runs both halves, one operation after the other. Returns the gradients of the inputs that want
-  /// one, in their order. `grad` is only read, and is converted to the output's layout and type. Throws
-  /// Error if its shape is not the output's, or if the output does not depend on a recorded
+  /// one, in their order. `grad` is only read, and is converted to the output's layout and type.
+  /// Throws Error if its shape is not the output's, or if the output does not depend on a recorded
   /// operation that has weights.
   std::vector<Tensor> backward(Value output, Tensor grad);
   /// The same in parts; other work may run between them:

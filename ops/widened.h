@@ -29,7 +29,8 @@ struct Widened;
 template <class Result, class... Arguments, Result (*kernel)(const Stream&, Arguments...)>
 struct Widened<kernel> {
   static Result call(const Stream& stream, Arguments... arguments) {
-    return kernel(stream, widened_argument<Arguments>(stream, std::forward<Arguments>(arguments))...);
+    return kernel(stream,
+                  widened_argument<Arguments>(stream, std::forward<Arguments>(arguments))...);
   }
 };
 }  // namespace detail

@@ -389,7 +389,7 @@ NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, cons
   if (channels.count == 0) return gradients;
   visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
     gradients_of<S>(stream, backward, parameters_of<T>(stream, weight, bias, moments, epsilon),
-                 gradients);
+                    gradients);
   });
   return gradients;
 }

@@ -51,7 +51,8 @@ class Convolution final : public LayerKernel {
     const Tensor factor = in_form(stream, grad, form.layout, form.dtype);
     ConvolutionPlan* plan =
         plan_of(stream, ConvolutionPass::input_gradient, form, x_shape, grad.shape());
-    Tensor x_grad = result(stream, x_shape, plan ? form.dtype : computed_type(form.dtype), form.layout);
+    Tensor x_grad =
+        result(stream, x_shape, plan ? form.dtype : computed_type(form.dtype), form.layout);
     if (plan)
       plan->run(stream, x_grad, weight_in(stream, form), {}, factor);
     else

@@ -26,7 +26,8 @@ struct Fold {
 template <class From, class To>
 __global__ void scale_kernel(const From* from, double factor, To* to, std::int64_t count) {
   for (std::int64_t i = first_index(); i < count; i += grid_threads())
-    to[i] = converted<To>(static_cast<Computed<To>>(static_cast<double>(computed(from[i])) * factor));
+    to[i] =
+        converted<To>(static_cast<Computed<To>>(static_cast<double>(computed(from[i])) * factor));
 }
 
 /// One sum for each block.

@@ -65,7 +65,7 @@ constexpr int tile_side = 32, tile_elements = tile_side * tile_side;
 struct Transposition {
   Axis outer, inner;
   int tile_outer, tile_inner;  ///< elements of a tile along each
-  IndexSpace<4> tiles;  ///< places: in from; in to; on the outer axis; on the inner axis
+  IndexSpace<4> tiles;         ///< places: in from; in to; on the outer axis; on the inner axis
 };
 
 /// By tiles in shared memory, so that reads and writes are both of whole lines.
@@ -111,9 +111,10 @@ void transpose(const Stream& stream, std::span<const Axis> axes, const From* fro
   const Axis &outer = axes[axes.size() - 2], &inner = axes.back();
   Transposition t{.outer = outer, .inner = inner, .tile_outer = 0, .tile_inner = 0, .tiles = {}};
   t.tile_outer = tile_along(outer, inner);
-  t.tile_inner = outer.size < tile_side ? tile_along(inner, outer)
-                                        : static_cast<int>(std::min<std::int64_t>(
-                                              inner.size, tile_elements / t.tile_outer));
+  t.tile_inner =
+      outer.size < tile_side
+          ? tile_along(inner, outer)
+          : static_cast<int>(std::min<std::int64_t>(inner.size, tile_elements / t.tile_outer));
   for (const Axis& axis : axes.first(axes.size() - 2))
     t.tiles.add(axis.size, {{axis.from, axis.to, 0, 0}});
   const auto tiles_of = [](const Axis& axis, int tile) { return (axis.size + tile - 1) / tile; };

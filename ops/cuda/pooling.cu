@@ -135,9 +135,9 @@ __global__ void winners_kernel(PoolWindows pool, Images<const S, N> x,
   for (std::int64_t e = first_index(); e < count; e += grid_threads()) {
     const Place at(e, winners.rows, winners.columns, winners.width);
     Pack<Number, N> found;
-    const auto first = static_cast<Number>(
-        number_in_window(pool, at.row, at.column, window_of(pool.h, at.row).begin,
-                         window_of(pool.w, at.column).begin));
+    const auto first = static_cast<Number>(number_in_window(pool, at.row, at.column,
+                                                            window_of(pool.h, at.row).begin,
+                                                            window_of(pool.w, at.column).begin));
 #pragma unroll
     for (int j = 0; j < N; ++j) found.at[j] = first;
     Largest<S, N>::visit(pool, x, at, [&](int j, std::int64_t h, std::int64_t w) {
@@ -157,8 +157,7 @@ __global__ void largest_backward_kernel(PoolWindows pool, Images<Pack<Number, N>
     Pack<Computed<S>, N> sum{};
     for (std::int64_t oh = rows.begin; oh < rows.end; ++oh)
       for (std::int64_t ow = columns.begin; ow < columns.end; ++ow) {
-        const auto mine =
-            static_cast<Number>(number_in_window(pool, oh, ow, at.row, at.column));
+        const auto mine = static_cast<Number>(number_in_window(pool, oh, ow, at.row, at.column));
         const Pack<Number, N> winner = winners.data[winners.place(at.image, oh, ow, at.channel)];
         const auto slopes = grad.at(at.image, oh, ow, at.channel);
 #pragma unroll
@@ -293,9 +292,9 @@ Tensor largest_backward(const Stream& stream, const Tensor& grad, const Tensor& 
         windows,
         [&]<int N>(std::integral_constant<int, N>) {
           const auto slopes_of = images_of<N>(windows, false, slopes);
-          const Images<Pack<Number, N>, 1> winners{
-              reinterpret_cast<Pack<Number, N>*>(space.raw()), slopes_of.rows, slopes_of.columns,
-              slopes_of.width};
+          const Images<Pack<Number, N>, 1> winners{reinterpret_cast<Pack<Number, N>*>(space.raw()),
+                                                   slopes_of.rows, slopes_of.columns,
+                                                   slopes_of.width};
           Launch(stream, blocks_for(windows.outputs() / N), block_threads)(
               winners_kernel<S, N, Number>, windows, images_of<N>(windows, true, from), winners);
           Launch(stream, blocks_for(windows.inputs() / N), block_threads)(

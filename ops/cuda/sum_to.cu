@@ -86,7 +86,8 @@ __global__ void sum_kernel(Sums sums, Division d, const X* x, const X* factor, d
     for (std::int64_t term = part * d.part_terms + term_lane; term < end; term += d.terms) {
       const auto places = sums.terms.places(term);
       auto value = static_cast<double>(computed(x[first.of[0] + places.of[0]]));
-      if (factor != nullptr) value *= static_cast<double>(computed(factor[first.of[1] + places.of[1]]));
+      if (factor != nullptr)
+        value *= static_cast<double>(computed(factor[first.of[1] + places.of[1]]));
       sum += value;
     }
     partial[thread] = sum;
@@ -133,8 +134,8 @@ Tensor sum_to(const Stream& stream, const Tensor& x, const Tensor& factor, const
     return sum_to(stream, in_form(stream, x, x.layout(), DType::f32),
                   in_form(stream, factor, factor.layout(), DType::f32), shape, scale);
   const bool one_channel = x.layout() != Layout::row_major && shape.rank() == 4 && shape[1] == 1;
-  Tensor y = result(stream, shape, computed_type(x.dtype()),
-                    one_channel ? Layout::row_major : x.layout());
+  Tensor y =
+      result(stream, shape, computed_type(x.dtype()), one_channel ? Layout::row_major : x.layout());
   const BroadcastPlan plan =
       BroadcastPlan::of("sum_to", x.shape(), x.layout(), {&x, factor.defined() ? &factor : &x, &y});
   if (y.element_count() == 0) return y;

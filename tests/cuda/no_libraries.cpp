@@ -54,8 +54,7 @@ class EmulatedPlan final : public cuda::ConvolutionPlan {
 
  private:
   void check(const Tensor& tensor, const Shape& shape) const {
-    if (tensor.shape() == shape && tensor.layout() == work_.layout &&
-        tensor.dtype() == work_.dtype)
+    if (tensor.shape() == shape && tensor.layout() == work_.layout && tensor.dtype() == work_.dtype)
       return;
     throw Error(ErrorCode::internal, "a plan is given another tensor than it was made for");
   }
@@ -76,9 +75,7 @@ class EmulatedPlan final : public cuda::ConvolutionPlan {
 
 }  // namespace
 
-PlannedConvolutions::PlannedConvolutions(bool adds_bias) {
-  planned = {adds_bias, {}};
-}
+PlannedConvolutions::PlannedConvolutions(bool adds_bias) { planned = {adds_bias, {}}; }
 PlannedConvolutions::~PlannedConvolutions() { planned = std::nullopt; }
 const std::vector<cuda::ConvolutionWork>& PlannedConvolutions::works() const {
   return planned->works;

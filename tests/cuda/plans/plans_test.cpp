@@ -68,7 +68,7 @@ const Arithmetic arithmetics[] = {{"f32", DType::f32, false, {Layout::row_major,
 /// What cuDNN said to one model's convolutions in one layout.
 struct Answers {
   int planned = 0;
-  std::size_t largest = 0;          ///< workspace, in bytes
+  std::size_t largest = 0;  ///< workspace, in bytes
   std::string largest_of;
   std::vector<std::string> refused;
 };

@@ -87,10 +87,10 @@ Outcome run(const Sample& sample, const Numbers& numbers, const RunOptions& opti
   OwnedKernels owned;
   std::vector<Value> inputs;
   for (const Tensor& input : numbers.inputs)
-    inputs.push_back(tape.input(
-        on_device(options.stream, in_layout(cast(input, options.dtype), options.layout),
-                  options.inputs.value_or(options.dtype)),
-        true));
+    inputs.push_back(
+        tape.input(on_device(options.stream, in_layout(cast(input, options.dtype), options.layout),
+                             options.inputs.value_or(options.dtype)),
+                   true));
   const Value output = sample.record(tape, inputs, owned);
   Outcome outcome;
   outcome.output = plain(options.stream, tape.tensor(output)).clone();
