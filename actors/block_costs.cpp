@@ -13,7 +13,7 @@
 #include "actors/data/batch_maker.h"
 #include "ops/backend.h"
 #include "ops/nn/network.h"
-#include "ops/on_device.h"
+#include "ops/widened.h"
 #include "runtime/device/own_stream.h"
 #include "runtime/error.h"
 
@@ -87,6 +87,8 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
   const auto middle = time_after(stream);
   const std::size_t after_forward = allocator.counters().in_use_bytes;
   costs.output_bytes = y.bytes();
+  costs.widened_bytes =
+      static_cast<std::size_t>(y.element_count()) * size_of(computed_type(y.dtype()));
   costs.forward = std::min(costs.forward, middle - begin);
   memory.saved.push_back(above(after_forward, before));
   WayBack back{stream, block,    *pass, zeros(stream, y.shape(), y.dtype(), y.layout()),
@@ -177,8 +179,8 @@ void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measure
         bytes - grows + static_cast<std::size_t>(std::ceil(static_cast<double>(grows) * factor));
   };
   scale(costs.working_bytes, costs.state_bytes);  // the gradient is a part of it
-  for (std::size_t* bytes :
-       {&costs.saved_bytes, &costs.deferred_bytes, &costs.output_bytes, &costs.scratch_bytes})
+  for (std::size_t* bytes : {&costs.saved_bytes, &costs.deferred_bytes, &costs.output_bytes,
+                             &costs.widened_bytes, &costs.scratch_bytes})
     scale(*bytes, 0);
   for (std::chrono::nanoseconds* time : {&costs.forward, &costs.backward, &costs.input_gradient})
     *time = std::chrono::duration_cast<std::chrono::nanoseconds>(*time * factor);

@@ -15,6 +15,7 @@ struct BlockCosts {
   std::int64_t parameters = 0;
   std::size_t state_bytes = 0;  ///< weights and buffers, without optimizer state
   std::size_t output_bytes = 0;
+  std::size_t widened_bytes = 0;   ///< of the output in the type that a loss computes in
   std::size_t saved_bytes = 0;     ///< held between forward and backward
   std::size_t working_bytes = 0;   ///< most memory beyond that while it computes
   std::size_t deferred_bytes = 0;  ///< held while its weight gradient is deferred

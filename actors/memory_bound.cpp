@@ -133,7 +133,7 @@ void Bound::add_stage(std::size_t stage, std::size_t replicas) {
   const std::size_t deferred = schedule.max_deferred() * bytes.deferred;
   const bool scales_loss = loss_scale_options(options_) && stage + 1 == options_.partition.size();
   // Of each micro-batch on its way back.
-  const std::size_t scaled = scales_loss ? (1 + schedule.max_deferred()) * bytes.output : 0;
+  const std::size_t scaled = scales_loss ? (1 + schedule.max_deferred()) * bytes.widened : 0;
   const std::size_t activations =
       schedule.credits * bytes.saved + deferred + bytes.working + gradient + scaled;
   // The committed version, the next one, and the one that a checkpoint is being written from.
@@ -168,9 +168,10 @@ void Bound::add_copies() {
     add("samples",
         here * ((schedule_of(options_, 0).credits + 1u) * samples * input_bytes(options_) + bytes),
         Place::device);
-  // The loss computes one micro-batch at a time; of a mixed one, a second gradient.
-  const std::size_t mixed =
-      options_.data.mix.any() ? stage_bytes(options_, last_stage()).output : 0;
+  // The loss computes one micro-batch at a time, in f32; of a mixed one, a second gradient.
+  const StageBytes last = stage_bytes(options_, last_stage());
+  const std::size_t copied = last.widened > last.output ? last.widened : 0;
+  const std::size_t mixed = copied + (options_.data.mix.any() ? last.widened + copied : 0);
   if (const std::size_t here = replicas(last_stage()))
     add("targets", here * (samples * target_bytes(options_) + mixed), Place::device);
   std::size_t written = 0;

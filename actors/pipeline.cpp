@@ -114,7 +114,7 @@ Column add_column(Graph& graph, const PipelineOptions& options, const Common& co
 /// Connects a stage with the next one, or with the loss.
 void connect_onwards(Graph& graph, const PipelineOptions& options, const Column& column,
                      std::size_t s) {
-  const std::size_t bytes = stage_bytes(options, s).output;
+  const StageBytes of = stage_bytes(options, s);
   const StageSchedule here = schedule_of(options, s);
   const ActorRef<Stage> stage = column.stages[s];
   const Device device = options.stream.device;
@@ -122,16 +122,16 @@ void connect_onwards(Graph& graph, const PipelineOptions& options, const Column&
     const ActorRef<Stage> next = column.stages[s + 1];
     const EdgeSlots slots = slots_between(here, schedule_of(options, s + 1));
     graph.connect(stage, &Stage::output, next, &Stage::input,
-                  column.each(slots.outputs, bytes, device));
+                  column.each(slots.outputs, of.output, device));
     graph.connect(next, &Stage::input_gradient, stage, &Stage::output_gradient,
-                  column.each(slots.gradients, bytes, device));
+                  column.each(slots.gradients, of.output, device));
     return;
   }
   const EdgeSlots slots = slots_to_loss(here);
   graph.connect(stage, &Stage::output, column.loss, &Loss::logits,
-                column.each(slots.outputs, bytes, device));
+                column.each(slots.outputs, of.output, device));
   graph.connect(column.loss, &Loss::logits_gradient, stage, &Stage::output_gradient,
-                column.each(slots.gradients, bytes, device));
+                column.each(slots.gradients, of.widened, device));
 }
 
 void connect_reducers(Graph& graph, const PipelineOptions& options, const Common& common,

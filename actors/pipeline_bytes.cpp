@@ -31,6 +31,7 @@ StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage) {
     for (std::size_t b = range.first; b < range.last; ++b) {
       const BlockCosts& block = options.block_costs[b];
       bytes.output = block.output_bytes;
+      bytes.widened = block.widened_bytes;
       bytes.saved += block.saved_bytes;
       bytes.deferred += block.deferred_bytes;
       bytes.working = std::max(bytes.working, block.working_bytes);

@@ -14,6 +14,7 @@ namespace troupe {
 /// Sizes of a stage for one micro-batch, from the block costs; zero without them.
 struct StageBytes {
   std::size_t output = 0;
+  std::size_t widened = 0;   ///< the output in the type that a loss computes in
   std::size_t saved = 0;     ///< between forward and backward
   std::size_t working = 0;   ///< most beyond that while it computes
   std::size_t deferred = 0;  ///< between the input half and the weight half of its backward

@@ -2,6 +2,7 @@
 
 #include "runtime/device/device_stream.h"
 #include "runtime/tensor/backend.h"
+#include "runtime/tensor/out_of_memory.h"
 
 namespace troupe {
 namespace {
@@ -40,8 +41,12 @@ Tensor empty_on_cpu(const Shape& shape, DType dtype, Device device) {
   if (!device.backend || !device.backend->host_allocator)
     return Tensor::empty(shape, dtype, Device::cpu());
   const std::size_t bytes = static_cast<std::size_t>(shape.element_count()) * size_of(dtype);
-  return Tensor::view(Storage::allocate(bytes, device.backend->host_allocator(device.index)), 0,
-                      shape, dtype);
+  try {
+    return Tensor::view(Storage::allocate(bytes, device.backend->host_allocator(device.index)), 0,
+                        shape, dtype);
+  } catch (const OutOfMemory&) {  // other memory is copied by way of pinned memory
+    return Tensor::empty(shape, dtype, Device::cpu());
+  }
 }
 
 Tensor zeros(const Stream& stream, const Shape& shape, DType dtype, Layout layout) {

@@ -96,9 +96,9 @@ class PlannedConvolution final : public LayerKernel {
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {
     const Shape y = cpu::convolution_output_shape(o_, x.shape());
-    // At most: also the sum before it has the bias.
+    // At most, if the plan does not add the bias: the sum in f32 without it and with it.
     const std::size_t sum =
-        has_bias_ && is_narrow(factor_type(x.dtype())) ? bytes(y, DType::f32) : 0;
+        has_bias_ && is_narrow(factor_type(x.dtype())) ? 2 * bytes(y, DType::f32) : 0;
     const Layout layout =
         run(stream, ConvolutionPass::forward, x.dtype(), x.layout(), x.shape(), y, copied(x) + sum);
     return zeroed(stream, y, factor_type(x.dtype()), layout);
@@ -207,10 +207,11 @@ KernelTable planned_table() {
   table.linear = [](const LinearOptions& options) -> std::unique_ptr<LayerKernel> {
     return std::make_unique<PlannedLinear>(options);
   };
-  // One byte for each window: which of its elements is the largest (ops/cuda/pooling.cu).
+  // Of each window, which element is the largest (ops/cuda/pooling.cu).
   table.max_pool_backward = [](const Stream& stream, const Tensor& grad, const Tensor& x,
                                const PoolOptions& options) {
-    planned().note(bytes(grad.shape(), DType::u8));
+    const bool small = options.kernel_h * options.kernel_w <= UINT8_MAX;
+    planned().note(bytes(grad.shape(), small ? DType::u8 : DType::u32));
     return computing<dtype>().max_pool_backward(stream, grad, x, options);
   };
   table.attention = [](const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v,

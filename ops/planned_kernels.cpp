@@ -61,26 +61,35 @@ AttentionGradients made(const Stream& stream, const AttentionGradients& like, DT
   return {made(stream, like.q, dtype), made(stream, like.k, dtype), made(stream, like.v, dtype)};
 }
 
-/// Whether results of a kernel of ops/cuda have the type of its tensors of 16 bits: not where it
-/// computes in f32, or adds up.
+/// Whether a kernel of ops/cuda computes in f32, with copies of tensors of 16 bits.
 template <auto member>
-constexpr bool keeps_type = true;
-#define TROUPE_WIDENS(name) \
-  template <>               \
-  constexpr bool keeps_type<&KernelTable::name> = false
-TROUPE_WIDENS(sum_to);
-TROUPE_WIDENS(softmax);
-TROUPE_WIDENS(softmax_backward);
-TROUPE_WIDENS(layer_norm);
-TROUPE_WIDENS(layer_norm_backward);
-TROUPE_WIDENS(softmax_cross_entropy);
-TROUPE_WIDENS(squared_error);
-TROUPE_WIDENS(binary_cross_entropy);
-TROUPE_WIDENS(matmul);
-TROUPE_WIDENS(embedding);
-TROUPE_WIDENS(attention);
-TROUPE_WIDENS(attention_backward);
-#undef TROUPE_WIDENS
+constexpr bool is_widened = false;
+#define TROUPE_WIDENED(name) \
+  template <>                \
+  constexpr bool is_widened<&KernelTable::name> = true;
+#include "ops/widened_kernels.inc"
+
+/// Whether its results are in f32 though it has no copies: sums.
+template <auto member>
+constexpr bool adds_up = false;
+template <>
+constexpr bool adds_up<&KernelTable::sum_to> = true;
+/// Whether it takes tensors of two types, and then copies that of 16 bits.
+template <auto member>
+constexpr bool is_mixed = false;
+template <>
+constexpr bool is_mixed<&KernelTable::sum_to> = true;
+template <>
+constexpr bool is_mixed<&KernelTable::arithmetic> = true;
+
+bool is_f32(const Tensor& tensor) { return tensor.defined() && tensor.dtype() == DType::f32; }
+bool is_f32(const auto&) { return false; }
+
+Tensor in_f32(const Stream& stream, const Tensor& tensor) { return widened(stream, tensor); }
+template <class T>
+const T& in_f32(const Stream&, const T& argument) {
+  return argument;
+}
 
 template <auto member>
 struct OfAnyType;
@@ -95,10 +104,12 @@ struct OfAnyType<member> {
     if constexpr (std::is_void_v<Result>) {
       (clear(arguments), ...);
     } else {
+      if (is_widened<member> || (is_mixed<member> && (is_f32(arguments) || ...)))
+        return kernel(stream, in_f32(stream, arguments)...);
       Stream cpu = stream;
       cpu.device = Device::cpu();
       const Result found = kernel(cpu, on_the_cpu(cpu, arguments)...);
-      return made(stream, found, keeps_type<member> ? narrow : DType::f32);
+      return made(stream, found, adds_up<member> ? DType::f32 : narrow);
     }
   }
 };

@@ -1,6 +1,9 @@
 #pragma once
-// Tensors of 16 bits for kernels that have none: mixed precision keeps activations in the type that
-// is multiplied (Stream::products), and few kernels are worth a version of their own for it.
+// Tensors of 16 bits, which mixed precision keeps activations in on devices that have kernels for
+// them (Stream::products), and what makes the other kernels take them.
+
+#include <type_traits>
+#include <utility>
 
 #include "ops/on_device.h"
 

@@ -25,17 +25,8 @@ constexpr KernelTable table = [] {
 #define TROUPE_KERNEL(name, signature) .name = cuda::name,
 #include "ops/kernel_list.inc"
   };
-  made.softmax = widening<cuda::softmax>;
-  made.softmax_backward = widening<cuda::softmax_backward>;
-  made.layer_norm = widening<cuda::layer_norm>;
-  made.layer_norm_backward = widening<cuda::layer_norm_backward>;
-  made.softmax_cross_entropy = widening<cuda::softmax_cross_entropy>;
-  made.squared_error = widening<cuda::squared_error>;
-  made.binary_cross_entropy = widening<cuda::binary_cross_entropy>;
-  made.matmul = widening<cuda::matmul>;
-  made.embedding = widening<cuda::embedding>;
-  made.attention = widening<cuda::attention>;
-  made.attention_backward = widening<cuda::attention_backward>;
+#define TROUPE_WIDENED(name) made.name = widening<cuda::name>;
+#include "ops/widened_kernels.inc"
   return made;
 }();
 

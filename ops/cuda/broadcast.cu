@@ -119,9 +119,8 @@ Operand<S> operand(const Stream& stream, const BroadcastPlan& plan, const Tensor
 
 Tensor arithmetic(const Stream& stream, ArithmeticOperation operation, const Tensor& a,
                   const Tensor& b) {
-  if (a.dtype() != b.dtype())
-    return arithmetic(stream, operation, in_form(stream, a, a.layout(), DType::f32),
-                      in_form(stream, b, b.layout(), DType::f32));
+  if (a.dtype() != b.dtype() && (is_narrow(a.dtype()) || is_narrow(b.dtype())))
+    return arithmetic(stream, operation, widened(stream, a), widened(stream, b));
   const auto [shape, layout] = broadcast_form(a, b);
   const BroadcastPlan plan = BroadcastPlan::of("arithmetic", shape, layout, {&a, &b});
   Tensor y = result(stream, shape, a.dtype(), layout);

@@ -22,7 +22,7 @@ struct Spread {
   __device__ int height() const { return block_threads / width; }
 };
 
-/// So that as few threads as possible are beyond the end, and neighbours read neighbours.
+/// As few rows of a block's threads as hold so many packs, so that neighbours read neighbours.
 inline int width_for(std::int64_t packs) {
   const std::int64_t rows = std::max<std::int64_t>(1, (packs + block_threads - 1) / block_threads);
   return static_cast<int>(std::max<std::int64_t>(1, (packs + rows - 1) / rows));
@@ -91,7 +91,7 @@ void each_element(const Stream& stream, const Channels& x, const F& f,
         const std::int64_t packs = (columns ? x.count : x.inner) / N;
         const std::int64_t outer = columns ? x.samples : x.samples * x.count;
         const int width = width_for(packs);
-        // A thread does about 16 packs, so that what it needs of a channel costs little.
+        // A thread does about 16 or 8 packs, so that what it needs of a channel costs little.
         const std::int64_t across =
             std::max<std::int64_t>(1, columns ? 16 : 8 * width / std::max<std::int64_t>(packs, 1));
         const std::int64_t height = block_threads / width * across;
@@ -213,8 +213,8 @@ inline std::int64_t parts_for(std::int64_t blocks, std::int64_t samples, std::in
   return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(most, 1));
 }
 
-/// The sums of `f` over each channel, in an order that depends on the shape and the layout only,
-/// given to `finish`, which is called for every channel, also of no elements.
+/// The sums of `f` over each channel, in an order that depends on shape, layout, type and
+/// alignment, given to `finish`, which is called for every channel, also of no elements.
 template <class S, class F, class Finish, class... Pointers>
 void sum_channels(const Stream& stream, const Channels& x, const F& f, const Finish& finish,
                   const Pointers*... pointers) {

@@ -3,7 +3,8 @@
 
 namespace troupe::cuda {
 
-/// to = from, of the same shape and layout: f32 to or from f32, f64, bf16 or f16, or f64 to f64.
+/// to = from, of the same shape and layout: f32 to or from f64, bf16 or f16, or any of these to
+/// itself.
 /// Rounds to the nearest number; f16 is infinite beyond 65,504. Throws Error{unsupported} for other
 /// types.
 void convert(const Stream& stream, const Tensor& from, Tensor& to);

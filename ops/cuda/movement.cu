@@ -59,6 +59,8 @@ void copy_packs(const Stream& stream, std::vector<Axis> axes, const T* from, T* 
 }
 
 constexpr int tile_side = 32, tile_elements = tile_side * tile_side;
+/// A line of a tile has one element more if it would be even: at most half more, of lines of two.
+constexpr int tile_memory = tile_elements + tile_elements / 2;
 
 /// Planes to transpose: neighbours along the outer axis are neighbours in `from`, those along the
 /// inner axis in `to`.
@@ -71,7 +73,7 @@ struct Transposition {
 /// By tiles in shared memory, so that reads and writes are both of whole lines.
 template <class From, class To>
 __global__ void transpose_kernel(Transposition t, const From* from, To* to) {
-  __shared__ To lines[tile_elements + tile_side];
+  __shared__ To lines[tile_memory];
   const int pitch = t.tile_outer | 1;  // odd, so that columns lie in different banks
   const int count = t.tile_outer * t.tile_inner, threads = static_cast<int>(blockDim.x);
   for (std::int64_t number = blockIdx.x; number < t.tiles.count(); number += gridDim.x) {

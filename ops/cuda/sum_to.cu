@@ -130,9 +130,9 @@ void add_up(const Stream& stream, const Sums& sums, const X* x, const X* factor,
 
 Tensor sum_to(const Stream& stream, const Tensor& x, const Tensor& factor, const Shape& shape,
               double scale) {
-  if (factor.defined() && factor.dtype() != x.dtype())
-    return sum_to(stream, in_form(stream, x, x.layout(), DType::f32),
-                  in_form(stream, factor, factor.layout(), DType::f32), shape, scale);
+  if (factor.defined() && factor.dtype() != x.dtype() &&
+      (is_narrow(x.dtype()) || is_narrow(factor.dtype())))
+    return sum_to(stream, widened(stream, x), widened(stream, factor), shape, scale);
   const bool one_channel = x.layout() != Layout::row_major && shape.rank() == 4 && shape[1] == 1;
   Tensor y =
       result(stream, shape, computed_type(x.dtype()), one_channel ? Layout::row_major : x.layout());

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/on_device.h"
 #include "ops/primitives/checks.h"
 #include "runtime/error.h"
 
@@ -43,7 +44,8 @@ Tensor BatchNorm2d::forward(const Pass& pass, const Tensor& x, const Tensor& res
   NormEpilogue epilogue{.relu = relu, .residual_first = residual_first};
   if (residual.defined()) {
     state.residual_layout = residual.layout();
-    epilogue.residual = in_layout(pass, residual, x.layout());
+    // In mixed precision the norm may have 16 bits and the residual not.
+    epilogue.residual = in_layout(pass, on_device(pass.stream, residual, x.dtype()), x.layout());
   }
   ChannelMoments moments;
   if (pass.training) {

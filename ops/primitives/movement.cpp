@@ -167,11 +167,15 @@ Tensor Concatenate::forward(const Pass& pass, std::span<const Tensor> inputs) {
   }
   sizes[static_cast<std::size_t>(front)] = total;
   const Layout layout = common_layout(inputs);
-  Tensor y = Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), inputs.front().dtype(),
-                           pass.stream.device, layout);
+  const bool alike = std::ranges::all_of(
+      inputs, [&](const Tensor& input) { return input.dtype() == inputs.front().dtype(); });
+  const DType dtype = alike ? inputs.front().dtype() : pass.dtype;
+  Tensor y =
+      Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), dtype, pass.stream.device, layout);
   std::int64_t start = 0;
   for (const Tensor& input : inputs) {
-    write_slice(pass, in_layout(pass, input, layout), front, start, y);
+    write_slice(pass, in_layout(pass, on_device(pass.stream, input, dtype), layout), front, start,
+                y);
     start += input.dim(front);
   }
   return y;

@@ -70,7 +70,8 @@ TEST(CudaMovement, CopiesWholeNumbers) {
 TEST(CudaMovement, ReordersImages) {
   EmulatedStream stream;
   for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{3, 40, 6, 6}, Shape{1, 1, 8, 4},
-                             Shape{2, 33, 1, 1}, Shape{0, 3, 4, 4}})
+                             Shape{2, 33, 1, 1}, Shape{0, 3, 4, 4}, Shape{1, 16, 9, 9},
+                             Shape{1, 70, 4, 4}, Shape{1, 360, 2, 1}, Shape{1, 2, 19, 19}})
     for (const DType dtype : {DType::f32, DType::f64}) {
       SCOPED_TRACE(to_string(shape));
       const Tensor x = random_tensor(shape, 1);
@@ -85,6 +86,12 @@ TEST(CudaMovement, ReordersImages) {
       cuda.reorder(stream.get(), same, back);
       expect_near(stream, y, expected, 1e-7);
       expect_near(stream, back, x, 1e-7);
+      if (dtype == DType::f64) continue;
+      Tensor narrow = Tensor::empty(shape, DType::bf16, stream.get().device, Layout::nhwc);
+      cuda.reorder(stream.get(), back, narrow);
+      cuda.reorder(stream.get(), narrow, back);
+      expect_near(stream, narrow, expected, 1.0 / 256);
+      expect_near(stream, back, x, 1.0 / 256);
     }
   EXPECT_EQ(stream.violations(), 0);
 }

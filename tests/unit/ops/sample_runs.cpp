@@ -86,11 +86,13 @@ Outcome run(const Sample& sample, const Numbers& numbers, const RunOptions& opti
   Tape tape(pass);
   OwnedKernels owned;
   std::vector<Value> inputs;
-  for (const Tensor& input : numbers.inputs)
-    inputs.push_back(
-        tape.input(on_device(options.stream, in_layout(cast(input, options.dtype), options.layout),
-                             options.inputs.value_or(options.dtype)),
-                   true));
+  for (const Tensor& input : numbers.inputs) {
+    const bool typed = inputs.empty() || !options.first_alone;
+    const DType dtype = typed ? options.inputs.value_or(options.dtype) : options.dtype;
+    inputs.push_back(tape.input(
+        on_device(options.stream, in_layout(cast(input, options.dtype), options.layout), dtype),
+        true));
+  }
   const Value output = sample.record(tape, inputs, owned);
   Outcome outcome;
   outcome.output = plain(options.stream, tape.tensor(output)).clone();

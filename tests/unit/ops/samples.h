@@ -43,6 +43,7 @@ Tensor uniform(std::string_view name, const Shape& shape);
 struct RunOptions {
   DType dtype = DType::f64;
   std::optional<DType> inputs = {};   ///< their type, if it is another one
+  bool first_alone = false;           ///< `inputs` is the type of the first input alone
   Layout layout = Layout::row_major;  ///< of the inputs of rank 4
   bool training = true;
   bool apart = false;  ///< the backward halves in two calls
