@@ -89,28 +89,20 @@ void tell_when_passed(ActorHost* self, const WorkPtr& fence) {
   });
 }
 
-/// Whether votes and credits may leave before these effects: messages that have not left are lost
-/// with the actor, so nothing that lets others forget what led to them goes first.
+/// Whether a vote may leave before these effects: messages that have not left are lost with the
+/// actor, so no commit that forgets what led to them goes first. Neighbours send again what credits
+/// would have released, and the next incarnation releases it.
 bool may_be_overtaken(const RuntimeAccess::Effects& effects) {
   return effects.packets.empty() && effects.events.empty() && !effects.status && !effects.vote;
 }
 
-/// Moves what need not wait for an unrecoverable stream to `at_once`.
-void advance_effects(const HostedActor& hosted, RuntimeAccess::Effects& behind,
-                     RuntimeAccess::Effects& at_once) {
+/// Takes out the vote if it need not wait for an unrecoverable stream.
+std::optional<Vote> take_vote(const HostedActor& hosted, RuntimeAccess::Effects& behind) {
   std::optional<Vote> vote = std::exchange(behind.vote, std::nullopt);
-  const bool first =
-      may_be_overtaken(behind) && std::ranges::all_of(hosted.held_back, [](const HeldBack& one) {
-        return may_be_overtaken(one.effects);
-      });
-  if (!first) {
-    behind.vote = std::move(vote);
-    return;
-  }
-  at_once.vote = std::move(vote);
-  const auto& edges = hosted.run->graph.edges();
-  for (const Credit& credit : std::exchange(behind.credits, {}))
-    (takes_fences(hosted, edges[credit.edge].from) ? at_once : behind).credits.push_back(credit);
+  const auto overtaken = [](const HeldBack& one) { return may_be_overtaken(one.effects); };
+  if (may_be_overtaken(behind) && std::ranges::all_of(hosted.held_back, overtaken)) return vote;
+  behind.vote = std::move(vote);
+  return std::nullopt;
 }
 
 /// Holds effects back until the fence has passed. Behind an unrecoverable stream one without
@@ -141,7 +133,7 @@ bool dispatch_behind(ActorHost* self, DeviceStream& stream, RuntimeAccess::Effec
     RuntimeAccess::set_fence(*hosted.actor->outputs()[edge.output], packet.header, fence);
     (takes_fences(hosted, edge.to) ? at_once : behind).packets.push_back(std::move(packet));
   }
-  if (unrecoverable) advance_effects(hosted, behind, at_once);
+  if (unrecoverable) at_once.vote = take_vote(hosted, behind);
   hold_back(self, unrecoverable, fence, std::move(behind));
   return dispatch(self, at_once, fence);
 }

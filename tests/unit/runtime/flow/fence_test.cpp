@@ -163,26 +163,8 @@ TEST(Fence, LetsVotesGoAtOnceWhereAFailureEndsTheRunAndEndsItAfterTheLastFence) 
       ::testing::ThrowsMessage<Error>(HasSubstr("the device is lost")));
 }
 
-TEST(Fence, LetsCreditsForActorsWithStreamsGoAtOnceWhereAFailureEndsTheRun) {
-  const auto of_counter = std::make_shared<ManualUnrecoverableStream>(),
-             of_taker = std::make_shared<ManualUnrecoverableStream>();
-  const auto seen = std::make_shared<std::vector<int>>();
-  Graph graph;
-  const auto counter =
-      graph.add<OnStream<Counter, ManualUnrecoverableStream>>("counter", of_counter, 5u);
-  const auto taker = graph.add<OnStream<Collector, ManualUnrecoverableStream>>(
-      "taker", of_taker, seen, std::size_t{5});
-  graph.connect(counter, &Counter::out, taker, &Collector::in, {.slots = 2});
-  std::vector<std::size_t> taken;
-  run_by_hand(graph, [&] {
-    taken.push_back(seen->size());
-    return of_taker->pass() || of_counter->pass();
-  });
-  EXPECT_THAT(taken, ::testing::Each(5));
-}
-
 /// Sends a number, then votes for the step before it has left.
-class SendingVoter final : public Voter {
+class SendingVoter : public Voter {
  public:
   using Voter::Voter;
   ActionLabel act() override {
