@@ -105,8 +105,8 @@ Tensor Network::numbers_of(const Tensor& pixels) const {
   if (!pixel_values_.defined())
     throw Error(
         ErrorCode::bad_options, "a network got bytes, and does not know what they stand for",
-        "set `NetworkProgramOptions::pixels`, or `TransformOptions::device` of the loader to "
-        "the CPU");
+        "give NetworkProgramOptions the pixels of the loader's TransformOptions, or these the CPU "
+        "as their device");
   return kernels(stream_.device, dtype_)
       .look_up(stream_, on_device(stream_, pixels), pixel_values_, pixel_layout_);
 }
