@@ -239,12 +239,12 @@ TEST_F(Gpu, EndsARunWhoseDeviceFailsAndSaysHowToResume) {
 device: cuda
 data: {name: synthetic, shape: [1, 8, 8], classes: 4, count: 32}
 model: {name: mlp, widths: [8]}
-train: {epochs: 40, batch_size: 8, lr: 0.01, evaluate: false}
+train: {epochs: 20, batch_size: 8, lr: 0.01, evaluate: false}
 checkpoint: {every_steps: 1}
 )";
-  // After some 80 of 160 steps, so that a checkpoint is written also where the disk is busy.
+  // After some 50 of 80 steps, so that a checkpoint is written also where the disk is busy.
   const auto failing = [&](const std::string& failure, const std::string& output) {
-    return emulated({"CUDA_ON_CPU_FAIL_AFTER=8000", "CUDA_ON_CPU_FAILURE=" + failure},
+    return emulated({"CUDA_ON_CPU_FAIL_AFTER=5000", "CUDA_ON_CPU_FAILURE=" + failure},
                     {"train", "small.yaml", "-o", output});
   };
   const Outcome fault = failing("700", "fault");  // an illegal address
