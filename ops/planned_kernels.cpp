@@ -47,20 +47,6 @@ NormGradients made(const Stream& stream, const NormGradients& like, DType dtype)
   return {made(stream, like.x, dtype), made(stream, like.weight, DType::f32),
           made(stream, like.bias, DType::f32), made(stream, like.residual, dtype)};
 }
-LayerNormOutput made(const Stream& stream, const LayerNormOutput& like, DType dtype) {
-  return {made(stream, like.y, dtype), made(stream, like.mean, dtype),
-          made(stream, like.inverse_deviation, dtype)};
-}
-LossOutput made(const Stream& stream, const LossOutput& like, DType dtype) {
-  return {made(stream, like.totals, DType::f64), made(stream, like.logits_grad, dtype)};
-}
-AttentionOutput made(const Stream& stream, const AttentionOutput& like, DType dtype) {
-  return {made(stream, like.y, dtype), made(stream, like.saved, dtype)};
-}
-AttentionGradients made(const Stream& stream, const AttentionGradients& like, DType dtype) {
-  return {made(stream, like.q, dtype), made(stream, like.k, dtype), made(stream, like.v, dtype)};
-}
-
 /// Whether a kernel of ops/cuda computes in f32, with copies of tensors of 16 bits.
 template <auto member>
 constexpr bool is_widened = false;
@@ -103,8 +89,10 @@ struct OfAnyType<member> {
     if (narrow == DType::f32) return kernel(stream, std::forward<Arguments>(arguments)...);
     if constexpr (std::is_void_v<Result>) {
       (clear(arguments), ...);
+    } else if constexpr (is_widened<member>) {
+      return kernel(stream, in_f32(stream, arguments)...);
     } else {
-      if (is_widened<member> || (is_mixed<member> && (is_f32(arguments) || ...)))
+      if (is_mixed<member> && (is_f32(arguments) || ...))
         return kernel(stream, in_f32(stream, arguments)...);
       Stream cpu = stream;
       cpu.device = Device::cpu();
