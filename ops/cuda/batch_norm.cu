@@ -80,24 +80,20 @@ struct Normalise {
       for (int j = 0; j < N; ++j)
         blocks[j] = philox_block(a.random, static_cast<std::uint32_t>(logical(sample, c + j) / 4));
     }
-    Pack<T, N> in[R], added[R] = {};
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-      in[r] = load_pack<S, N>(a.x, e + r * a.shape.count);
-      if (a.residual) added[r] = load_pack<S, N>(a.residual, e + r * a.shape.count);
-    }
 #pragma unroll
     for (int r = 0; r < R; ++r, e += a.shape.count) {
-      Pack<T, N> out;
+      const Pack<T, N> in = load_pack<S, N>(a.x, e);
+      Pack<T, N> added{}, out;
+      if (a.residual) added = load_pack<S, N>(a.residual, e);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         std::uint32_t number = 0;
         if (R == 4)
           number = blocks[j].at[r];
         else if (a.threshold)
-          number = philox_number(
-              a.random, held == 1 && a.shape.inner > 1 ? e + j : logical(sample + r, c + j));
-        out.at[j] = one(of_place(channels, j), in[r].at[j], added[r].at[j], number);
+          number = philox_number(a.random,
+                                 held == 1 && a.shape.inner > 1 ? e + j : logical(sample, c + j));
+        out.at[j] = one(of_place(channels, j), in.at[j], added.at[j], number);
       }
       store_pack<S, N>(a.z, e, out);
     }
@@ -140,7 +136,6 @@ struct LoadedGradients {
 template <class S>
 struct GradientSums {
   using T = Computed<S>;
-  static constexpr int at_once = 2;
   const Norm<T>* norms;
   const T* mean;
   const S *x, *grad, *z;
@@ -210,13 +205,12 @@ struct WriteGradients {
   }
 };
 
-template <class S, int at_once>
+template <class S>
 struct InputGradient {
-  static constexpr int samples = at_once;
+  static constexpr int samples = 1;
   using T = Computed<S>;
   using Channel = InputChannel<T>;
 
-  std::int64_t count;  ///< of channels
   const InputChannel<T>* channels;
   const S *x, *grad, *z;
   S* dx;
@@ -226,25 +220,17 @@ struct InputGradient {
 
   template <int N, int R, int held>
   __device__ void run(std::int64_t e, std::int64_t, std::int64_t, const Channel (&of)[held]) const {
-    Pack<T, N> from[R], slopes[R], by[R] = {};
+    const Pack<T, N> from = load_pack<S, N>(x, e), slopes = load_pack<S, N>(grad, e);
+    Pack<T, N> by{}, out;
+    if (passed.by_z) by = load_pack<S, N>(z, e);
 #pragma unroll
-    for (int r = 0; r < R; ++r) {
-      from[r] = load_pack<S, N>(x, e + r * count);
-      slopes[r] = load_pack<S, N>(grad, e + r * count);
-      if (passed.by_z) by[r] = load_pack<S, N>(z, e + r * count);
+    for (int j = 0; j < N; ++j) {
+      const Channel& c = of_place(of, j);
+      const T g = passed(c.norm, slopes.at[j], from.at[j], by.at[j]);
+      const T centred = std::fma(from.at[j] - c.mean, c.along_x, c.constant);
+      out.at[j] = std::fma(g, c.along_grad, centred);
     }
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-      Pack<T, N> out;
-#pragma unroll
-      for (int j = 0; j < N; ++j) {
-        const Channel& c = of_place(of, j);
-        const T g = passed(c.norm, slopes[r].at[j], from[r].at[j], by[r].at[j]);
-        const T centred = std::fma(from[r].at[j] - c.mean, c.along_x, c.constant);
-        out.at[j] = std::fma(g, c.along_grad, centred);
-      }
-      store_pack<S, N>(dx, e + r * count, out);
-    }
+    store_pack<S, N>(dx, e, out);
   }
 };
 
@@ -282,16 +268,6 @@ void compute_norms(const Stream& stream, const Parameters<T>& parameters, std::i
   Launch(stream, blocks_for(channels), block_threads)(norm_kernel<T>, parameters, channels, norms);
 }
 
-/// Calls `f(constant<at_once>)` with the number of samples that a thread loads before it computes,
-/// where channels are innermost: so more loads are under way.
-template <class F>
-void with_rows(const Channels& channels, F&& f) {
-  if (channels.samples % 2 == 0)
-    f(std::integral_constant<int, 2>{});
-  else
-    f(std::integral_constant<int, 1>{});
-}
-
 /// The tensors of a batch_norm_backward.
 struct Backward {
   const Tensor &grad, &x, &z;
@@ -327,14 +303,13 @@ void gradients_of(const Stream& stream, const Backward& b, const Parameters<T>& 
                                  output<T>(stream, to.bias),
                                  inputs};
   sum_channels<S>(stream, b.channels, sums, finish, x, grad, z, residual);
-  with_rows(b.channels, [&]<int at_once>(std::integral_constant<int, at_once>) {
-    using F = InputGradient<S, at_once>;
-    if (b.summed())
-      each_element<S>(stream, b.channels,
-                      F{count, inputs, x, residual, nullptr, dx, {false, false}}, x, residual, dx);
-    else
-      each_element<S>(stream, b.channels, F{count, inputs, x, grad, z, dx, passed}, x, grad, z, dx);
-  });
+  if (b.summed())
+    each_element<S>(stream, b.channels,
+                    InputGradient<S>{inputs, x, residual, nullptr, dx, {false, false}}, x, residual,
+                    dx);
+  else
+    each_element<S>(stream, b.channels, InputGradient<S>{inputs, x, grad, z, dx, passed}, x, grad,
+                    z, dx);
 }
 
 }  // namespace
@@ -364,9 +339,7 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
     if (epilogue.dropout > 0.0f && channels.inner == 1 && channels.plane % 4 == 0)
       each_element<S>(stream, channels, Normalise<S, 4>{arguments}, from, residual, to);
     else
-      with_rows(channels, [&]<int at_once>(std::integral_constant<int, at_once>) {
-        each_element<S>(stream, channels, Normalise<S, at_once>{arguments}, from, residual, to);
-      });
+      each_element<S>(stream, channels, Normalise<S, 1>{arguments}, from, residual, to);
   });
   return z;
 }

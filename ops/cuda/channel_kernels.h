@@ -91,9 +91,9 @@ void each_element(const Stream& stream, const Channels& x, const F& f,
         const std::int64_t packs = (columns ? x.count : x.inner) / N;
         const std::int64_t outer = columns ? x.samples : x.samples * x.count;
         const int width = width_for(packs);
-        // A thread does about 16 or 8 packs, so that what it needs of a channel costs little.
+        // A thread does about eight packs, so that what it needs of a channel costs little.
         const std::int64_t across =
-            std::max<std::int64_t>(1, columns ? 16 : 8 * width / std::max<std::int64_t>(packs, 1));
+            std::max<std::int64_t>(1, columns ? 8 : 8 * width / std::max<std::int64_t>(packs, 1));
         const std::int64_t height = block_threads / width * across;
         const std::int64_t along =
             std::min<std::int64_t>((packs + width - 1) / width, columns ? 65'535 : 8);
@@ -139,8 +139,7 @@ __device__ inline ChannelSums sum_of_block(const ChannelSums& value) {
 
 /// F: `Part part(c)` begins a thread's sums of a channel; `Loaded<N> load<N>(e, sample)` reads
 /// elements; `part.add(loaded, j)` adds the one in place j; `store(e, loaded)` writes what came of
-/// them, if anything; `part.sums()` ends. F::at_once rows are loaded before they are added, where
-/// channels are innermost. A block does one part of the samples, of one channel or
+/// them, if anything; `part.sums()` ends. A block does one part of the samples, of one channel or
 /// of `width` packs of channels.
 template <bool columns, int N, class F>
 __global__ void sum_channels_kernel(F f, Channels x, Spread spread, ChannelSums* partials) {
@@ -153,23 +152,13 @@ __global__ void sum_channels_kernel(F f, Channels x, Spread spread, ChannelSums*
     typename F::Part sums[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) sums[j] = f.part(inside ? c + j : 0);
-    const std::int64_t step = spread.height();
-    const auto add = [&]<int rows>(std::int64_t sample, std::integral_constant<int, rows>) {
-      decltype(f.template load<N>(0, 0)) loaded[rows];
+    for (std::int64_t sample = begin + spread.across(); inside && sample < end;
+         sample += spread.height()) {
+      auto loaded = f.template load<N>(sample * x.count + c, sample);
 #pragma unroll
-      for (int r = 0; r < rows; ++r)
-        loaded[r] = f.template load<N>((sample + r * step) * x.count + c, sample + r * step);
-#pragma unroll
-      for (int r = 0; r < rows; ++r) {
-#pragma unroll
-        for (int j = 0; j < N; ++j) sums[j].add(loaded[r], j);
-        f.store((sample + r * step) * x.count + c, loaded[r]);
-      }
-    };
-    std::int64_t sample = inside ? begin + spread.across() : end;
-    for (; sample + (F::at_once - 1) * step < end; sample += F::at_once * step)
-      add(sample, std::integral_constant<int, F::at_once>{});
-    for (; sample < end; sample += step) add(sample, std::integral_constant<int, 1>{});
+      for (int j = 0; j < N; ++j) sums[j].add(loaded, j);
+      f.store(sample * x.count + c, loaded);
+    }
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const ChannelSums sum = sum_across(sums[j].sums(), spread);

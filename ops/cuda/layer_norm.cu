@@ -66,7 +66,6 @@ __global__ void input_gradient_rows(LayerNormRows<T> n) {
 /// normalised x.
 template <class T>
 struct ParameterSums {
-  static constexpr int at_once = 2;
   const T *x, *grad, *mean, *inverse_deviation;
 
   template <int N>

@@ -25,7 +25,6 @@ struct Centre {
 template <class S>
 struct MomentSums {
   using T = Computed<S>;
-  static constexpr int at_once = 4;
   const S* x;
   Centre<S> centre;
 
@@ -77,7 +76,6 @@ struct WriteMoments {
 template <class S>
 struct ElementSums {
   using T = Computed<S>;
-  static constexpr int at_once = 4;
   const S* x;
 
   template <int N>
