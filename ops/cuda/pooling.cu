@@ -147,26 +147,21 @@ __global__ void winners_kernel(PoolWindows pool, Images<const S, N> x,
   }
 }
 
+/// Gives the gradient of a window to its first largest element.
 template <class S, int N, class Number>
-__global__ void largest_backward_kernel(PoolWindows pool, Images<Pack<Number, N>, 1> winners,
-                                        Images<const S, N> grad, Images<S, N> dx) {
-  const std::int64_t count = pool.images * dx.rows * dx.columns * dx.width;
-  for (std::int64_t e = first_index(); e < count; e += grid_threads()) {
-    const Place at(e, dx.rows, dx.columns, dx.width);
-    const Range rows = windows_with(pool.h, at.row), columns = windows_with(pool.w, at.column);
-    Pack<Computed<S>, N> sum{};
-    for (std::int64_t oh = rows.begin; oh < rows.end; ++oh)
-      for (std::int64_t ow = columns.begin; ow < columns.end; ++ow) {
-        const auto mine = static_cast<Number>(number_in_window(pool, oh, ow, at.row, at.column));
-        const Pack<Number, N> winner = winners.data[winners.place(at.image, oh, ow, at.channel)];
-        const auto slopes = grad.at(at.image, oh, ow, at.channel);
+struct ToWinner {
+  Images<Pack<Number, N>, 1> winners;
+
+  template <class P>
+  __device__ void add_gradient(const PoolWindows& pool, const Place& at, std::int64_t oh,
+                               std::int64_t ow, const P& grad, P& sum) const {
+    const auto mine = static_cast<Number>(number_in_window(pool, oh, ow, at.row, at.column));
+    const Pack<Number, N> winner = winners.data[winners.place(at.image, oh, ow, at.channel)];
 #pragma unroll
-        for (int j = 0; j < N; ++j)
-          if (winner.at[j] == mine) sum.at[j] += slopes.at[j];
-      }
-    store_pack<S, N>(dx.data, e * N, sum);
+    for (int j = 0; j < N; ++j)
+      if (winner.at[j] == mine) sum.at[j] += grad.at[j];
   }
-}
+};
 
 template <class S, int N>
 struct Average {
@@ -197,8 +192,8 @@ struct Average {
     return sum;
   }
 
-  __device__ static void add_gradient(const PoolWindows& pool, std::int64_t oh, std::int64_t ow,
-                                      const P& grad, P& sum) {
+  __device__ static void add_gradient(const PoolWindows& pool, const Place&, std::int64_t oh,
+                                      std::int64_t ow, const P& grad, P& sum) {
     const T factor = share(pool, window_of(pool.h, oh), window_of(pool.w, ow));
 #pragma unroll
     for (int j = 0; j < N; ++j) sum.at[j] += grad.at[j] * factor;
@@ -212,9 +207,10 @@ __global__ void pool_kernel(PoolWindows pool, Images<const S, N> x, Images<S, N>
     store_pack<S, N>(y.data, e * N, F::of_window(pool, x, Place(e, y.rows, y.columns, y.width)));
 }
 
-template <class S, int N>
-__global__ void average_backward_kernel(PoolWindows pool, Images<const S, N> grad,
-                                        Images<S, N> dx) {
+/// An element of dx collects what `f` adds for each window that it is in.
+template <class F, class S, int N>
+__global__ void pool_backward_kernel(PoolWindows pool, F f, Images<const S, N> grad,
+                                     Images<S, N> dx) {
   const std::int64_t count = pool.images * dx.rows * dx.columns * dx.width;
   for (std::int64_t e = first_index(); e < count; e += grid_threads()) {
     const Place at(e, dx.rows, dx.columns, dx.width);
@@ -222,7 +218,7 @@ __global__ void average_backward_kernel(PoolWindows pool, Images<const S, N> gra
     Pack<Computed<S>, N> sum{};
     for (std::int64_t oh = rows.begin; oh < rows.end; ++oh)
       for (std::int64_t ow = columns.begin; ow < columns.end; ++ow)
-        Average<S, N>::add_gradient(pool, oh, ow, grad.at(at.image, oh, ow, at.channel), sum);
+        f.add_gradient(pool, at, oh, ow, grad.at(at.image, oh, ow, at.channel), sum);
     store_pack<S, N>(dx.data, e * N, sum);
   }
 }
@@ -271,8 +267,8 @@ Tensor average_backward(const Stream& stream, const Tensor& grad, const Shape& x
         windows,
         [&]<int N>(std::integral_constant<int, N>) {
           Launch(stream, blocks_for(windows.inputs() / N), block_threads)(
-              average_backward_kernel<S, N>, windows, images_of<N>(windows, false, slopes),
-              images_of<N>(windows, true, to));
+              pool_backward_kernel<Average<S, N>, S, N>, windows, Average<S, N>{},
+              images_of<N>(windows, false, slopes), images_of<N>(windows, true, to));
         },
         slopes, to);
   });
@@ -298,8 +294,8 @@ Tensor largest_backward(const Stream& stream, const Tensor& grad, const Tensor& 
           Launch(stream, blocks_for(windows.outputs() / N), block_threads)(
               winners_kernel<S, N, Number>, windows, images_of<N>(windows, true, from), winners);
           Launch(stream, blocks_for(windows.inputs() / N), block_threads)(
-              largest_backward_kernel<S, N, Number>, windows, winners, slopes_of,
-              images_of<N>(windows, true, to));
+              pool_backward_kernel<ToWinner<S, N, Number>, S, N>, windows,
+              ToWinner<S, N, Number>{winners}, slopes_of, images_of<N>(windows, true, to));
         },
         slopes, from, to);
   });
