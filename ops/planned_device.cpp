@@ -12,8 +12,8 @@
 #include "ops/cpu/backend.h"
 #include "ops/cpu/convolution_rule.h"
 #include "ops/cuda/blas.h"
+#include "ops/gpu_factors.h"
 #include "ops/planned_kernels.h"
-#include "ops/widened.h"
 
 namespace troupe {
 namespace {
@@ -46,8 +46,11 @@ Tensor zeroed(const Stream& stream, const Shape& shape, DType dtype, Layout layo
   return made;
 }
 
-/// To what a layer of such tensors rounds what it multiplies, and the type of its results.
-DType factor_type(DType dtype) { return dtype == DType::f32 ? planned().options.products : dtype; }
+/// A stream of the GPU that is planned.
+Stream gpu_stream() {
+  return {.products = planned().options.products, .conv_tf32 = planned().options.conv_tf32};
+}
+DType factor_type(DType dtype) { return troupe::factor_type(gpu_stream(), dtype); }
 
 /// Of a tensor with the planned number of samples.
 std::size_t bytes(const Shape& shape, DType dtype) {
@@ -125,7 +128,7 @@ class PlannedConvolution final : public LayerKernel {
              const Shape& y, std::size_t others) {
     const DType factors = factor_type(dtype);
     const bool tf32 = planned().options.conv_tf32 && factors == DType::f32;
-    const bool tensor_cores = tf32 || is_narrow(factors);
+    const bool tensor_cores = uses_tensor_cores(gpu_stream(), factors);
     if (tensor_cores) layout = Layout::nhwc;
     if (x.element_count() == 0 || y.element_count() == 0) return layout;
     weight_.make(stream, layout, factors);

@@ -37,6 +37,7 @@ template <class T>
 const T& on_the_cpu(const Stream&, const T& argument) {
   return argument;
 }
+
 Tensor made(const Stream& stream, const Tensor& like, DType dtype) {
   return like.defined() ? zeros(stream, like.shape(), dtype, like.layout()) : Tensor();
 }
@@ -47,6 +48,7 @@ NormGradients made(const Stream& stream, const NormGradients& like, DType dtype)
   return {made(stream, like.x, dtype), made(stream, like.weight, DType::f32),
           made(stream, like.bias, DType::f32), made(stream, like.residual, dtype)};
 }
+
 /// Whether a kernel of ops/cuda computes in f32, with copies of tensors of 16 bits.
 template <auto member>
 constexpr bool is_widened = false;

@@ -10,6 +10,7 @@
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/layer_weights.h"
+#include "ops/gpu_factors.h"
 
 namespace troupe::cuda {
 namespace {
@@ -88,8 +89,7 @@ class Convolution final : public LayerKernel {
   static Form form_of(const Stream& stream, DType dtype, Layout layout) {
     const DType factors = factor_type(stream, dtype);
     const bool tf32 = stream.conv_tf32 && factors == DType::f32;
-    const bool tensor_cores = tf32 || size_of(factors) == 2;
-    return {tensor_cores ? Layout::nhwc : layout, factors, tf32};
+    return {uses_tensor_cores(stream, factors) ? Layout::nhwc : layout, factors, tf32};
   }
   Shape output_shape(const Shape& x) const {
     return {x[0], o_.out_channels, (x[2] + 2 * o_.padding_h - reach_h(o_)) / o_.stride_h + 1,

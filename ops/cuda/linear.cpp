@@ -4,6 +4,7 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/layer_weights.h"
 #include "ops/cuda/product.h"
+#include "ops/gpu_factors.h"
 
 namespace troupe::cuda {
 namespace {

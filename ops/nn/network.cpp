@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "ops/backend.h"
+#include "ops/gpu_factors.h"
 #include "ops/on_device.h"
-#include "ops/widened.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -91,10 +91,9 @@ void Network::use(StatePtr state) {
 // With tensor cores, convolutions want nhwc and the type that they multiply. They would reorder and
 // round the images themselves, to the same bits.
 void Network::take_pixels(const Tensor& values) {
-  const DType factors = dtype_ == DType::f32 ? stream_.products : dtype_;
-  const bool tensor_cores = is_narrow(factors) || (stream_.conv_tf32 && factors == DType::f32);
-  const bool for_convolution =
-      tensor_cores && blocks_[ranges_.front().first]->begins_with_convolution();
+  const DType factors = factor_type(stream_, dtype_);
+  const bool for_convolution = uses_tensor_cores(stream_, factors) &&
+                               blocks_[ranges_.front().first]->begins_with_convolution();
   const bool has_tensors = backend(stream_.device).kernels(factors) != nullptr;
   pixel_layout_ = for_convolution ? Layout::nhwc : Layout::row_major;
   pixel_values_on_cpu_ = values;
