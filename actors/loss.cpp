@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "actors/stage.h"
-#include "ops/on_device.h"
+#include "ops/widened.h"
 
 namespace troupe {
 
@@ -31,7 +31,7 @@ ActionLabel Loss::act() {
   const double scale = 1.0 / x.header.batch_samples;
   const Stream& stream = stream_.get();
   const LossFunction& function = options_.function;
-  const Tensor outputs = on_device(stream, x->tensor);
+  const Tensor outputs = widened(stream, on_device(stream, x->tensor));
   const bool mixed = wanted->partners.defined();
   const double share = mixed ? wanted->share : 1;
   LossOutput own = loss_of(stream, function, outputs, wanted->tensor, scale * share, train);

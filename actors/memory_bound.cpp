@@ -171,7 +171,7 @@ void Bound::add_copies() {
   // The loss computes one micro-batch at a time, in f32; of a mixed one, a second gradient.
   const StageBytes last = stage_bytes(options_, last_stage());
   const std::size_t copied = last.widened > last.output ? last.widened : 0;
-  const std::size_t mixed = copied + (options_.data.mix.any() ? last.widened + copied : 0);
+  const std::size_t mixed = copied + (options_.data.mix.any() ? last.widened : 0);
   if (const std::size_t here = replicas(last_stage()))
     add("targets", here * (samples * target_bytes(options_) + mixed), Place::device);
   std::size_t written = 0;
