@@ -149,8 +149,8 @@ std::vector<fe::NumericalNote_t> unwanted_notes(const ConvolutionWork& work) {
   return {NONDETERMINISTIC, DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION, WINOGRAD, FFT};
 }
 
-/// The heuristic whose first plan is the faster one: of all convolutions of a wide ResNet, timed on
-/// an H100 (docs/gpu.md).
+/// The heuristic whose first plans are faster on an H100, for the convolutions of a wide ResNet
+/// (docs/gpu.md).
 fe::HeurMode_t heuristic_for(const ConvolutionWork& work) {
   if (work.dtype != DType::f32) return fe::HeurMode_t::A;
   const bool of_weight = work.pass == ConvolutionPass::weight_gradient;

@@ -10,7 +10,7 @@ namespace troupe::cuda {
 namespace {
 
 constexpr std::int64_t values_of_channel = 256;
-constexpr int kept_channels = 4;  // whose values a block copies to its shared memory
+constexpr int kept_channels = 4;  // of so many a block copies the values to its shared memory
 
 struct Planes {
   std::int64_t channels, pixels;

@@ -101,7 +101,8 @@ bool transposes(std::span<const Axis> axes) {
   return outer.from == 1 && inner.to == 1;
 }
 
-/// Square, or as long as it is narrow along the other axis: a kernel's few pixels by many channels.
+/// The size of a tile along an axis: the longer, the narrower it is along the other one, such as
+/// many channels of a convolution's few pixels.
 int tile_along(const Axis& axis, const Axis& other) {
   const auto narrow = static_cast<int>(std::min<std::int64_t>(other.size, tile_side));
   const int most = tile_elements / narrow / tile_side * tile_side;
@@ -113,10 +114,7 @@ void transpose(const Stream& stream, std::span<const Axis> axes, const From* fro
   const Axis &outer = axes[axes.size() - 2], &inner = axes.back();
   Transposition t{.outer = outer, .inner = inner, .tile_outer = 0, .tile_inner = 0, .tiles = {}};
   t.tile_outer = tile_along(outer, inner);
-  t.tile_inner =
-      outer.size < tile_side
-          ? tile_along(inner, outer)
-          : static_cast<int>(std::min<std::int64_t>(inner.size, tile_elements / t.tile_outer));
+  t.tile_inner = tile_along(inner, outer);
   for (const Axis& axis : axes.first(axes.size() - 2))
     t.tiles.add(axis.size, {{axis.from, axis.to, 0, 0}});
   const auto tiles_of = [](const Axis& axis, int tile) { return (axis.size + tile - 1) / tile; };

@@ -25,8 +25,8 @@ class Module {
   virtual void declare(StateSpec& spec);
   /// Records its operations on the tape.
   virtual Value forward(Tape& tape, Value x) = 0;
-  /// Whether only convolutions read x. They reorder it to the layout that suits them, so whoever
-  /// makes x may use that layout, and nothing else changes.
+  /// Whether only convolutions read x: it may then come in the layout and type that they would
+  /// convert it to. A class of your own whose forward() also reads x elsewhere returns false.
   virtual bool begins_with_convolution() const { return false; }
 
  protected:

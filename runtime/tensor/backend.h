@@ -36,8 +36,8 @@ struct Backend {
   /// Which streams use the blocks of the device's allocator; null without streams. It lives as long
   /// as the process.
   BlockUses& (*block_uses)(std::int16_t index) = nullptr;
-  /// The allocator of such memory of the CPU as KernelTable::copy reads best: without another copy,
-  /// and while the host goes on. It lives as long as the process. Null where any memory is as good.
+  /// The allocator of pinned memory of the CPU, from which KernelTable::copy to the device needs no
+  /// other copy and no wait. It lives as long as the process. Null where no memory is pinned.
   CachingAllocator& (*host_allocator)(std::int16_t index) = nullptr;
 };
 
