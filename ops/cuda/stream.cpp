@@ -15,7 +15,6 @@
 
 #include "ops/cuda/error.h"
 #include "ops/cuda/event.h"
-#include "runtime/device/unrecoverable_stream.h"
 #include "runtime/error.h"
 
 namespace troupe::cuda {
@@ -102,24 +101,16 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-class Stream final : public UnrecoverableStream {
+class Stream final : public DeviceStream {
  public:
   explicit Stream(Device device)
-      : UnrecoverableStream(device), stream_(device.index), signals_(device.index) {}
+      : DeviceStream(device), stream_(device.index), signals_(device.index) {}
 
   WorkPtr record() override {
-    const WorkPtr recorded = fence();
-    notify(recorded);
-    return recorded;
-  }
-  WorkPtr fence() override {
     const std::lock_guard lock(mutex_);
-    return last_ ? last_ : add_fence();
-  }
-  void notify(const WorkPtr& work) override {
-    auto& fence = static_cast<Fence&>(*work);
-    const std::lock_guard lock(mutex_);
-    if (!std::exchange(fence.wakes, true)) wake_behind(fence.event());
+    const FencePtr fence = last_ ? last_ : add_fence();
+    if (!std::exchange(fence->wakes, true)) wake_behind(fence->event());
+    return fence;
   }
   std::uint64_t mark() override {
     const std::lock_guard lock(mutex_);

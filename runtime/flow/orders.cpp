@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/device/device_stream.h"
 #include "runtime/flow/process_supervisor.h"
 
 namespace troupe::flow {
@@ -25,8 +24,8 @@ void commit(SupervisorActor* self, const Commit& commit) {
   ProcessSupervisor& supervisor = self->state;
   for (std::size_t actor = 0; actor < supervisor.votes.size(); ++actor) {
     auto& vote = supervisor.votes[actor];
-    if (!vote || vote->vote.step != commit.step) continue;
-    supervisor.committed[actor] = std::move(*vote);
+    if (!vote || vote->step != commit.step) continue;
+    supervisor.committed[actor] = std::move(vote->state);
     vote.reset();
   }
   for (const auto& host : supervisor.hosts)
@@ -121,11 +120,7 @@ void make_incarnations(SupervisorActor* self) {
           known.empty() ? "the failure of another actor restarted the step" : known;
       try {
         auto made = supervisor.run->graph.make_actor(actor);
-        const Voted& committed = supervisor.committed[actor];
-        // The previous incarnation's stream may still be at work on the state.
-        if (DeviceStream* stream = made->stream(); stream && committed.fence)
-          stream->wait(committed.fence, Awaits::results);
-        made->restore(committed.vote.state, order.steps);
+        made->restore(supervisor.committed[actor], order.steps);
         spawn_host(self, actor, std::move(made));
       } catch (const std::exception& error) {
         return fail(
