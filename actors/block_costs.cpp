@@ -33,10 +33,19 @@ struct MemoryReadings {
   std::vector<std::size_t> saved, working, deferred;
 };
 
-/// When all that was given to the stream is done.
-Clock::time_point time_after(const Stream& stream) {
+/// How long the work takes that `give` gives to the stream, by the device's clock if it has one.
+template <class F>
+std::chrono::nanoseconds time_of(const Stream& stream, F&& give) {
   synchronize(stream);
-  return Clock::now();
+  DeviceStream* on_device = device_stream(stream);
+  if (on_device) on_device->begin_range("measure");
+  const auto begin = Clock::now();
+  give();
+  const DeviceRangePtr range = on_device ? on_device->end_range() : nullptr;
+  synchronize(stream);
+  const auto end = Clock::now();
+  const auto span = range ? range->span() : std::nullopt;
+  return span ? span->end - span->begin : end - begin;
 }
 
 std::size_t above(std::size_t high, std::size_t low) { return high > low ? high - low : 0; }
@@ -51,25 +60,23 @@ struct WayBack {
   CachingAllocator& allocator;
 
   void at_once(BlockCosts& costs, MemoryReadings& memory) {
-    const auto begin = time_after(stream);
-    const Tensor dx = block.backward(pass, grad);
-    costs.backward = std::min(costs.backward, time_after(stream) - begin);
+    Tensor dx;
+    const auto time = time_of(stream, [&] { dx = block.backward(pass, grad); });
+    costs.backward = std::min(costs.backward, time);
     memory.working.push_back(above(allocator.counters().peak_bytes, before + memory.saved.back()));
   }
 
   void in_halves(BlockCosts& costs, MemoryReadings& memory) {
-    const auto begin = time_after(stream);
-    const Tensor dx = block.backward_inputs(pass, grad);
-    const auto middle = time_after(stream);
+    Tensor dx;
+    const auto inputs = time_of(stream, [&] { dx = block.backward_inputs(pass, grad); });
     // The second half may read the given gradient. Within a stage that is dx of the next block,
     // whose first layer also keeps this block's output. A stage keeps neither for its last block,
     // so its deferred bytes are slightly overestimated.
     const std::size_t handed_on = dx.defined() ? dx.bytes() : 0;
     memory.deferred.push_back(above(allocator.counters().in_use_bytes, before + handed_on));
-    const auto resumed = time_after(stream);
-    block.backward_weights(pass);
-    costs.input_gradient = std::min(costs.input_gradient, middle - begin);
-    costs.backward = std::min(costs.backward, middle - begin + (time_after(stream) - resumed));
+    const auto weights = time_of(stream, [&] { block.backward_weights(pass); });
+    costs.input_gradient = std::min(costs.input_gradient, inputs);
+    costs.backward = std::min(costs.backward, inputs + weights);
   }
 };
 
@@ -81,15 +88,15 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
   const Device device = stream.device;
   (void)backend(device).take_scratch_peak(device.index);
   const std::size_t before = allocator.counters().in_use_bytes;
-  const auto begin = time_after(stream);
-  auto pass = block.forward(x, RandomKey{}, !first_block);
+  std::unique_ptr<ForwardPass> pass;
+  const auto forward =
+      time_of(stream, [&] { pass = block.forward(x, RandomKey{}, !first_block); });
   Tensor y = pass->result();
-  const auto middle = time_after(stream);
   const std::size_t after_forward = allocator.counters().in_use_bytes;
   costs.output_bytes = y.bytes();
   costs.widened_bytes =
       static_cast<std::size_t>(y.element_count()) * size_of(computed_type(y.dtype()));
-  costs.forward = std::min(costs.forward, middle - begin);
+  costs.forward = std::min(costs.forward, forward);
   memory.saved.push_back(above(after_forward, before));
   WayBack back{stream, block,    *pass, zeros(stream, y.shape(), y.dtype(), y.layout()),
                before, allocator};

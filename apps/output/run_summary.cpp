@@ -107,11 +107,12 @@ std::string more_threads(const RunShape& shape, std::size_t stages) {
 std::string try_what(const RunReport& report, const RunShape& shape,
                      const std::vector<StageShare>& stages, const StageShare& most) {
   constexpr double full = 0.9, uneven = 1.2, long_wait = 0.1;
-  if (busy_threads(report, shape) > full) return more_threads(shape, stages.size());
+  if (!shape.on_gpu && busy_threads(report, shape) > full)
+    return more_threads(shape, stages.size());
   if (loader_is_slow(report, stages))
     return fmt::format("{} waited for data: try data.workers={}", stages.front().name,
                        shape.workers + 1);
-  if (stages.size() < 2) return {};
+  if (stages.size() < 2 || shape.on_gpu) return {};
   if (shape.partition_by_hand && most.compute > uneven * mean_compute(stages))
     return fmt::format(
         "{} slows the other stages: try a parallel.partition other than [{}], or auto", most.name,

@@ -15,6 +15,7 @@ struct RunShape {
   std::int64_t batch_size = 1;     ///< of a step, of one replica
   std::int64_t replicas = 1;
   int processes = 1;
+  bool on_gpu = false;      ///< all stages compute on one GPU, whatever threads there are
   int actor_threads = 1;    ///< of each process
   int idle_cores = 0;       ///< that a process may use beyond its actors' and kernels' threads
   int unused_cores = 0;     ///< of them, those that parallel.intra_op_threads=auto would use

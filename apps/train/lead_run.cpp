@@ -98,6 +98,7 @@ RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
           .batch_size = options.pipeline.batch_size / options.pipeline.replicas,
           .replicas = options.pipeline.replicas,
           .processes = static_cast<int>(pipeline.processes),
+          .on_gpu = pipeline.stream.device != Device::cpu(),
           .actor_threads = threads,
           .idle_cores = available_cores() - threads * pipeline.stream.threads,
           .unused_cores = idle_cores(options, pipeline.processes),

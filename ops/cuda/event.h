@@ -1,6 +1,8 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <chrono>
+#include <optional>
 #include <utility>
 
 namespace troupe::cuda {
@@ -10,13 +12,17 @@ namespace troupe::cuda {
 /// recorded again. Moved, not copied.
 class Event {
  public:
+  enum class Kind : bool { plain, timed };
+
   Event() = default;
   /// After all work that the stream was given before. Throws the Error of CUDA.
-  static Event record(cudaStream_t stream);
+  static Event record(cudaStream_t stream, Kind kind = Kind::plain);
   ~Event();
-  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event(Event&& other) noexcept
+      : event_(std::exchange(other.event_, nullptr)), kind_(other.kind_) {}
   Event& operator=(Event&& other) noexcept {
     std::swap(event_, other.event_);
+    std::swap(kind_, other.kind_);
     return *this;
   }
 
@@ -25,9 +31,13 @@ class Event {
   /// cudaErrorNotReady while the device has not come that far, then how the work has ended. Success
   /// for none.
   cudaError_t query() const;
+  /// The time that passed on the device between two timed events, this one the later. None if one
+  /// has not passed, or after an error.
+  std::optional<std::chrono::nanoseconds> since(const Event& earlier) const;
 
  private:
   cudaEvent_t event_ = nullptr;
+  Kind kind_ = Kind::plain;
 };
 
 }  // namespace troupe::cuda

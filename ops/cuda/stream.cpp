@@ -15,6 +15,7 @@
 
 #include "ops/cuda/error.h"
 #include "ops/cuda/event.h"
+#include "ops/cuda/range.h"
 #include "runtime/error.h"
 
 namespace troupe::cuda {
@@ -146,15 +147,29 @@ class Stream final : public DeviceStream {
     const std::lock_guard lock(mutex_);
     if (error_) throw Error(*error_);
   }
+  void begin_range([[maybe_unused]] const std::string& name) override {
 #ifdef TROUPE_NVTX
-  void begin_range(const std::string& name) override { nvtxRangePushA(name.c_str()); }
-  void end_range() override { nvtxRangePop(); }
+    nvtxRangePushA(name.c_str());
 #endif
+    const std::lock_guard lock(mutex_);
+    in_range_ = true;
+  }
+  DeviceRangePtr end_range() override {
+#ifdef TROUPE_NVTX
+    nvtxRangePop();
+#endif
+    const std::lock_guard lock(mutex_);
+    in_range_ = false;
+    Event begin = std::move(range_begin_), end;
+    if (!begin || !(end = timed_event())) return nullptr;
+    return std::make_unique<Range>(clock_, std::move(begin), std::move(end));
+  }
   /// For work that is about to be given.
   cudaStream_t give() {
     const std::lock_guard lock(mutex_);
     giver_ = std::this_thread::get_id();
     last_ = nullptr;
+    if (in_range_ && !range_begin_) range_begin_ = timed_event();
     return stream_.get();
   }
   void add(const std::shared_ptr<HostStep>& step, const Event* wakes) {
@@ -164,6 +179,15 @@ class Stream final : public DeviceStream {
   }
 
  private:
+  // With the lock. None if it cannot be had: the error is that of the work which follows.
+  Event timed_event() {
+    try {
+      const OnDevice here(device().index);
+      return Event::record(stream_.get(), Event::Kind::timed);
+    } catch (const Error&) {
+      return {};
+    }
+  }
   // With the lock.
   FencePtr add_fence() {
     const OnDevice here(device().index);
@@ -195,6 +219,9 @@ class Stream final : public DeviceStream {
   FencePtr last_;                ///< null if work was given since
   std::thread::id giver_;        ///< of the last work
   std::optional<Error> error_;
+  bool in_range_ = false;
+  Event range_begin_;  ///< before the first work of the range
+  const std::shared_ptr<RangeClock> clock_ = std::make_shared<RangeClock>();
   std::unordered_map<std::uint64_t, std::uint64_t> waited_;  ///< the last fence of other streams
 };
 

@@ -1,6 +1,8 @@
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/tensor/device.h"
@@ -11,6 +13,26 @@ namespace troupe {
 /// What a stream waits for at a fence: for results that its own work takes, so that an error of
 /// theirs becomes its own, or only until memory is no longer used.
 enum class Awaits : std::uint8_t { results, memory };
+
+/// When a device did some work, by the host's clock.
+struct DeviceSpan {
+  std::chrono::steady_clock::time_point begin, end;
+};
+
+/// Consecutive work of a stream, which the device times. Used by the owner of the stream.
+class DeviceRange {
+ public:
+  virtual ~DeviceRange() = default;
+  DeviceRange() = default;
+  DeviceRange(const DeviceRange&) = delete;
+  DeviceRange& operator=(const DeviceRange&) = delete;
+
+  /// From the beginning of the first work to the end of the last; none before that end, or after an
+  /// error of the device. Precise in its length; its place is right but for the time in which the
+  /// host learns of an end. To be read once, in the order of the ranges.
+  virtual std::optional<DeviceSpan> span() = 0;
+};
+using DeviceRangePtr = std::unique_ptr<DeviceRange>;
 
 /// One stream of a device: work that is done in the order in which it was given, after the call
 /// that gave it has returned. Backend::open_stream opens one. Devices whose work is done when a
@@ -43,10 +65,11 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// Blocks the caller until all work that was given before has run. Throws the error of what
   /// failed. Not for handlers of actors, which must not block.
   virtual void synchronize() = 0;
-  /// For profilers: what the calling thread gives the device from here to end_range() is of an
-  /// actor of this name. Costs next to nothing where none listens.
+  /// The owner begins a range: what it gives the stream from here to end_range() is work of an actor
+  /// of this name. Profilers show the name. Ranges are not nested.
   virtual void begin_range(const std::string& /*name*/) {}
-  virtual void end_range() {}
+  /// Does not throw. Null if no work was given in the range, or the device does not time work.
+  virtual DeviceRangePtr end_range() { return nullptr; }
 
  private:
   Device device_;

@@ -14,19 +14,23 @@ namespace troupe::flow {
 namespace {
 
 void account_waiting(HostedActor& hosted, Clock::time_point now) {
-  auto& time = hosted.report.time;
-  const auto passed = now - hosted.since;
-  hosted.since = now;
-  switch (hosted.waiting) {
-    case Waiting::input:
-      time.no_input += passed;
-      break;
-    case Waiting::credit:
-      time.no_credit += passed;
-      break;
-    case Waiting::other:
-      time.other += passed;
-      break;
+  hosted.time.wait_until(now, hosted.waiting);
+  if (hosted.timed.empty()) hosted.time.settle();
+}
+
+/// Accounts for what the device has done. In a trace, its times take the place of those in which
+/// the host gave the work.
+void account_device(HostedActor& hosted) {
+  account_waiting(hosted, Clock::now());
+  for (; !hosted.timed.empty(); hosted.timed.pop_front()) {
+    const TimedAction& first = hosted.timed.front();
+    const auto span = first.range->span();
+    if (!span) return;
+    hosted.time.add(*span);
+    if (!first.event) continue;
+    TraceEvent& event = hosted.trace[*first.event];
+    event.begin = span->begin - hosted.run->start;
+    event.end = span->end - hosted.run->start;
   }
 }
 
@@ -138,26 +142,24 @@ bool yields_thread(const RunState& run, bool feeds_sender_away, Clock::duration 
   return feeds_sender_away && is_long;
 }
 
-/// Marks an action of an actor with a stream for profilers.
+/// An action of an actor with a stream is a range of it.
 class ActionRange {
  public:
   explicit ActionRange(const HostedActor& hosted) : stream_(hosted.actor->stream()) {
     if (stream_) stream_->begin_range(hosted.report.name);
   }
-  ~ActionRange() {
-    if (stream_) stream_->end_range();
-  }
+  ~ActionRange() { end(); }
   ActionRange(const ActionRange&) = delete;
   ActionRange& operator=(const ActionRange&) = delete;
+
+  DeviceRangePtr end() {
+    DeviceStream* stream = std::exchange(stream_, nullptr);
+    return stream ? stream->end_range() : nullptr;
+  }
 
  private:
   DeviceStream* stream_;
 };
-
-ActionLabel act_in_range(const HostedActor& hosted) {
-  const ActionRange range(hosted);
-  return hosted.actor->act();
-}
 
 /// Returns whether the actor is to yield its thread.
 bool act(ActorHost* self) {
@@ -166,15 +168,20 @@ bool act(ActorHost* self) {
   const DeliveryDeferral::Action action(run.options.deferral, run.options.threads);
   const auto begin = Clock::now();
   account_waiting(hosted, begin);
-  const ActionLabel label = act_in_range(hosted);
+  ActionRange range(hosted);
+  const ActionLabel label = hosted.actor->act();
+  DeviceRangePtr on_device = range.end();
   inject_fault(hosted, label);
   const auto end = Clock::now();
-  hosted.report.time.compute += end - begin;
-  hosted.since = end;
+  hosted.time.compute_until(end);
   ++hosted.report.actions;
-  if (run.options.trace)
+  std::optional<std::size_t> event;
+  if (run.options.trace) {
+    event = hosted.trace.size();
     hosted.trace.push_back(
         {hosted.index, std::string(label.name), label.key, begin - run.start, end - run.start});
+  }
+  if (on_device) hosted.timed.push_back({std::move(on_device), event});
   return yields_thread(run, send_effects(self), end - begin);
 }
 
@@ -257,7 +264,9 @@ void on_posted_work(ActorHost* self, const PostedWork& posted) { posted.work(*se
 
 void report_and_quit(ActorHost* self) {
   HostedActor& hosted = self->state;
-  account_waiting(hosted, Clock::now());
+  account_device(hosted);
+  hosted.time.settle();
+  hosted.report.time = hosted.time.split();
   for (const InputPort* port : hosted.actor->inputs())
     hosted.report.dropped += RuntimeAccess::dropped(*port);
   self->send(hosted.supervisor,
@@ -268,6 +277,7 @@ void report_and_quit(ActorHost* self) {
 // The fences of a stream pass in order, and so do the effects behind them leave.
 void on_fence_passed(ActorHost* self, const FencePassed&) {
   HostedActor& hosted = self->state;
+  account_device(hosted);
   while (!hosted.held_back.empty() && hosted.held_back.front().fence->done()) {
     HeldBack first = std::move(hosted.held_back.front());
     hosted.held_back.pop_front();
@@ -354,7 +364,7 @@ caf::behavior host_actor(ActorHost* self, std::shared_ptr<RunState> run, std::ui
   hosted.supervisor = std::move(supervisor);
   hosted.report.name = hosted.run->graph.actors()[index].name;
   hosted.report.mailbox_bound = mailbox_bound(hosted.run->graph, index);
-  hosted.since = Clock::now();
+  hosted.time = TimeAccount(Clock::now());
   RuntimeAccess::set_post(*hosted.actor, [weak = caf::actor_addr(self->address())](Post work) {
     if (auto strong = caf::actor_cast<caf::actor>(weak))
       caf::anon_send(strong, PostedWork{std::move(work)});

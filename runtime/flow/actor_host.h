@@ -5,10 +5,12 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/flow/run_state.h"
 #include "runtime/flow/runtime_access.h"
+#include "runtime/flow/time_account.h"
 #include "runtime/work.h"
 
 namespace troupe::flow {
@@ -17,6 +19,12 @@ namespace troupe::flow {
 struct HeldBack {
   WorkPtr fence;
   RuntimeAccess::Effects effects;
+};
+
+/// An action whose work a device does and times.
+struct TimedAction {
+  DeviceRangePtr range;
+  std::optional<std::size_t> event;  ///< in the trace
 };
 
 /// The state of an actor host: one incarnation of a graph's actor.
@@ -31,9 +39,10 @@ struct HostedActor {
   bool resumes = false;            ///< a Resume is in flight; no action before it arrives
   bool stops = false;              ///< Stop has come; it ends when nothing is held back
   std::deque<HeldBack> held_back;  ///< oldest first
-  ActorReport report;
+  std::deque<TimedAction> timed;   ///< those whose times are not known, oldest first
+  TimeAccount time;
+  ActorReport report;  ///< without its time
   std::vector<TraceEvent> trace;
-  Clock::time_point since;  ///< report.time accounts for all time before
   Waiting waiting = Waiting::other;
 };
 

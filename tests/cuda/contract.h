@@ -31,7 +31,9 @@ class RawStream {
 
 class RawEvent {
  public:
-  RawEvent() { EXPECT_EQ(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), cudaSuccess); }
+  explicit RawEvent(unsigned flags = cudaEventDisableTiming) {
+    EXPECT_EQ(cudaEventCreateWithFlags(&event_, flags), cudaSuccess);
+  }
   ~RawEvent() { cudaEventDestroy(event_); }
   RawEvent(const RawEvent&) = delete;
   RawEvent& operator=(const RawEvent&) = delete;

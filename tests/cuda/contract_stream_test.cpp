@@ -1,6 +1,8 @@
 // Streams, events and host functions.
 
+#include <chrono>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "contract.h"
@@ -107,6 +109,27 @@ TEST_F(ContractEvent, CountsFromItsLastRecording) {
   EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);
   gate.open();
   EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);
+}
+
+TEST_F(ContractEvent, TellsTheTimeBetweenTwoThatWereMadeForIt) {
+  const RawStream stream;
+  const RawEvent first(cudaEventDefault), last(cudaEventDefault), untimed;
+  float milliseconds = -1;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, first, last), cudaErrorInvalidResourceHandle)
+      << "never recorded";
+  auto sleep = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  Gate gate(stream);
+  EXPECT_EQ(cudaEventRecord(first, stream), cudaSuccess);
+  call(stream, sleep);
+  EXPECT_EQ(cudaEventRecord(last, stream), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(untimed, stream), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, first, last), cudaErrorNotReady);
+  gate.open();
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, first, last), cudaSuccess);
+  EXPECT_GT(milliseconds, 19);  // the sleep takes at least 20
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, first, untimed), cudaErrorInvalidResourceHandle);
+  cudaGetLastError();
 }
 
 TEST_F(ContractEvent, OrdersTheWorkOfTwoStreams) {

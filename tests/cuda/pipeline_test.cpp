@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <vector>
 
 #include "actors/block_costs.h"
 #include "actors/data/datasets.h"
@@ -91,6 +93,28 @@ TEST_F(CudaPipeline, AnyStagesReplicasAndOrdersMakeTheSameBits) {
                  << partition.size() << " stages, " << replicas << " replicas, seed " << ++seed);
     EXPECT_EQ(digest({.partition = partition, .replicas = replicas, .schedule = schedule}, seed),
               one);
+  }
+}
+
+TEST_F(CudaPipeline, TracesWhenTheDeviceComputed) {
+  TrainingRun run{.partition = {2, 2}, .steps = 2};
+  run.trace = true;
+  const Emulation emulation({.seed = 3, .checked_places = 61});
+  const TrainingResult result = train(on_gpu(run));
+  EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
+  std::map<std::size_t, std::vector<TraceEvent>> passes;  // by stage, in the order of its stream
+  for (const TraceEvent& event : result.report.trace)
+    if (event.name == "F" || event.name == "B") passes[event.actor].push_back(event);
+  ASSERT_EQ(passes.size(), 2u);
+  for (auto& [stage, events] : passes) {
+    std::ranges::sort(events, {}, &TraceEvent::begin);
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      EXPECT_LT(events[i].begin, events[i].end);
+      EXPECT_LE(events[i].end, result.report.wall);
+    }
+    const TimeSplit& time = result.report.actors[stage].time;
+    EXPECT_LE(time.total(), result.report.wall);
+    EXPECT_GT(time.compute.count(), 0);
   }
 }
 

@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <future>
+#include <optional>
 #include <ostream>
 #include <thread>
 #include <vector>
@@ -69,6 +71,38 @@ TEST(CudaStream, ReusesFreedBlocksInOrder) {
     EXPECT_THAT(values(on_cpu(first.get(), y)), Each(6.0f));
     EXPECT_EQ(first.violations() + second.violations(), 0);
   }
+}
+
+TEST(CudaStream, TimesWhatTheDeviceDoesInARange) {
+  constexpr std::chrono::milliseconds pause{5};
+  const Emulation emulation({.pace = Pace::by_hand});
+  EmulatedStream stream;
+  DeviceStream& device = *device_stream(stream.get());
+  const Tensor x = on_device(stream.get(), on_cpu_filled(1));
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<DeviceRangePtr> ranges;
+  for (int i = 0; i < 2; ++i) {
+    device.begin_range("stage/0");
+    const Tensor y = doubled(stream.get(), x), z = doubled(stream.get(), y);
+    ranges.push_back(device.end_range());
+  }
+  device.begin_range("stage/0");
+  EXPECT_EQ(device.end_range(), nullptr) << "nothing was given";
+  std::vector<DeviceSpan> spans;
+  for (const DeviceRangePtr& range : ranges) {
+    std::optional<DeviceSpan> span;
+    while (!(span = range->span())) {
+      ASSERT_TRUE(Emulation::advance());
+      std::this_thread::sleep_for(pause);
+    }
+    spans.push_back(*span);
+  }
+  // Two kernels and their event come after the first event.
+  for (const DeviceSpan& span : spans)
+    EXPECT_GE(span.end - span.begin, 3 * pause - std::chrono::microseconds(1)) << "as float rounds";
+  EXPECT_GE(spans[0].begin, begin);
+  EXPECT_GT(spans[1].begin, spans[0].begin);
+  EXPECT_LE(spans[1].end, std::chrono::steady_clock::now());
 }
 
 /// Calls of CUDA's runtime.

@@ -144,11 +144,11 @@ cudaError_t Device::destroy_stream(cudaStream_t stream) {
   return cudaSuccess;
 }
 
-cudaError_t Device::create_event(cudaEvent_t* event) {
+cudaError_t Device::create_event(cudaEvent_t* event, bool timed) {
   const std::lock_guard lock(mutex_);
   if (const cudaError_t error = refuse(); error != cudaSuccess) return error;
   *event = make_handle<cudaEvent_t>(last_handle_);
-  events_.emplace(*event, std::make_shared<Recording>());
+  events_.emplace(*event, std::make_shared<Recording>(Recording{.timed = timed}));
   return cudaSuccess;
 }
 
@@ -190,9 +190,11 @@ cudaError_t Device::record(cudaEvent_t event, cudaStream_t stream) {
   ++recordings_;
   auto recording = std::make_shared<Recording>();
   recording->passed = false;
+  recording->timed = (*last)->timed;
   push(*queue, {.run = [this, recording](const Operation&) {
     const std::lock_guard running(mutex_);
     recording->passed = true;
+    if (recording->timed) recording->time = std::chrono::steady_clock::now();
   }});
   recording->clock = queue->clock;
   *last = recording;
@@ -219,6 +221,20 @@ cudaError_t Device::query(cudaEvent_t event) {
   if (!recording) return error;
   if (!(*recording)->passed) return cudaErrorNotReady;
   host_.join((*recording)->clock);
+  return cudaSuccess;
+}
+
+cudaError_t Device::elapsed(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  const std::lock_guard lock(mutex_);
+  cudaError_t error = cudaSuccess;
+  const std::shared_ptr<Recording>* first = find(from, error);
+  const std::shared_ptr<Recording>* last = first ? find(to, error) : nullptr;
+  if (!last) return error;
+  const bool recorded = ((*first)->time || !(*first)->passed) && ((*last)->time || !(*last)->passed);
+  if (!(*first)->timed || !(*last)->timed || !recorded) return cudaErrorInvalidResourceHandle;
+  if (!(*first)->passed || !(*last)->passed) return cudaErrorNotReady;
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(*(*last)->time - *(*first)->time).count();
   return cudaSuccess;
 }
 

@@ -2,12 +2,14 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <unordered_map>
 #include <vector>
@@ -22,6 +24,8 @@ namespace cuda_on_cpu {
 struct Recording {
   VectorClock clock;  ///< what the event comes after
   bool passed = true;
+  bool timed = false;                                          ///< the event was made so
+  std::optional<std::chrono::steady_clock::time_point> time{};  ///< of a timed one that has passed
 };
 
 /// What a stream does, in its order.
@@ -51,7 +55,7 @@ class Device {
 
   cudaError_t create_stream(cudaStream_t* stream);
   cudaError_t destroy_stream(cudaStream_t stream);  ///< its tasks are still done
-  cudaError_t create_event(cudaEvent_t* event);
+  cudaError_t create_event(cudaEvent_t* event, bool timed);
   cudaError_t destroy_event(cudaEvent_t event);
 
   cudaError_t give(cudaStream_t stream, Task task);
@@ -59,6 +63,7 @@ class Device {
   cudaError_t wait_on_device(cudaStream_t stream, cudaEvent_t event);
   cudaError_t query(cudaEvent_t event);
   cudaError_t wait(cudaEvent_t event);
+  cudaError_t elapsed(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
   cudaError_t wait(cudaStream_t stream);
   cudaError_t wait_for_all();
 

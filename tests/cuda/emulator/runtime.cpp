@@ -202,8 +202,8 @@ cudaError_t CUDARTAPI cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event
 }
 cudaError_t CUDARTAPI cudaDeviceSynchronize() { return answer(device().wait_for_all()); }
 
-cudaError_t CUDARTAPI cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return answer(device().create_event(event));
+cudaError_t CUDARTAPI cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return answer(device().create_event(event, (flags & cudaEventDisableTiming) == 0));
 }
 cudaError_t CUDARTAPI cudaEventDestroy(cudaEvent_t event) {
   return answer(device().destroy_event(event));
@@ -214,6 +214,10 @@ cudaError_t CUDARTAPI cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t CUDARTAPI cudaEventQuery(cudaEvent_t event) { return answer(device().query(event)); }
 cudaError_t CUDARTAPI cudaEventSynchronize(cudaEvent_t event) {
   return answer(device().wait(event));
+}
+
+cudaError_t CUDARTAPI cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  return answer(device().elapsed(milliseconds, from, to));
 }
 
 cudaError_t CUDARTAPI cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,

@@ -87,6 +87,17 @@ TEST(RunSummary, BlamesAPartitionByHandOnly) {
   EXPECT_THAT(run_summary(report, shape), HasSubstr("try a parallel.partition other than [3, 9]"));
 }
 
+TEST(RunSummary, GivesStagesOfOneGpuNoAdviceAboutThreadsAndBubbles) {
+  const auto report =
+      run_of({actor("loader", 5, 0, 95), actor("stage/0", 98, 0, 1), actor("stage/1", 97, 1, 1)});
+  RunShape shape = two_stages();
+  shape.actor_threads = 1;
+  shape.idle_cores = 3;
+  EXPECT_THAT(run_summary(report, shape), HasSubstr("parallel.actor_threads=2"));
+  shape.on_gpu = true;
+  EXPECT_EQ(run_summary(report, shape), "stages computed 98 % of the time");
+}
+
 TEST(RunSummary, TellsASlowLoader) {
   const auto report =
       run_of({actor("loader", 5, 90, 5), actor("stage/0", 40, 55, 0), actor("stage/1", 45, 50, 1)});

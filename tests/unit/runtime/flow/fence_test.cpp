@@ -2,8 +2,11 @@
 // explicit calls.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <any>
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "manual_stream.h"
 #include "runtime/flow/run.h"
@@ -95,6 +98,54 @@ TEST(Fence, MarksEachActionForProfilers) {
   run_by_hand(graph, [&] { return stream->pass(); });
   EXPECT_THAT(stream->ranges, ElementsAre("counter", "counter", "counter"));
   EXPECT_EQ(stream->ranges_ended, 3u);
+}
+
+TEST(Fence, CountsAndTracesTheTimeInWhichTheDeviceComputed) {
+  const auto stream = std::make_shared<ManualStream>();
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  const auto counter = graph.add<OnStream<Counter>>("counter", stream, 1u);
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{1});
+  graph.connect(counter, &Counter::out, collector, &Collector::in, {.slots = 2});
+  constexpr std::chrono::milliseconds length{5};
+  std::optional<DeviceSpan> done;
+  stream->on_device = [&] { return done; };
+  RunOptions options;
+  options.trace = true;
+  const RunReport report = run_by_hand(
+      graph,
+      [&] {
+        std::this_thread::sleep_for(2 * length);
+        const auto now = std::chrono::steady_clock::now();
+        done = {now - length, now};
+        return stream->pass();
+      },
+      options);
+  const ActorReport& actor = report.actors[counter.index];
+  EXPECT_GE(actor.time.compute, length);
+  EXPECT_LE(actor.time.total(), report.wall);
+  const auto event = std::ranges::find(report.trace, counter.index, &TraceEvent::actor);
+  ASSERT_NE(event, report.trace.end());
+  EXPECT_EQ(event->end - event->begin, length);
+  EXPECT_GE(event->begin, length) << "in the trace is when the device began, not the host";
+}
+
+TEST(Fence, TracesTheTimeOfTheHostWhereTheDeviceDoesNotTellItsOwn) {
+  const auto stream = std::make_shared<ManualStream>();
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  const auto counter = graph.add<OnStream<Counter>>("counter", stream, 3u);
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{3});
+  graph.connect(counter, &Counter::out, collector, &Collector::in, {.slots = 2});
+  stream->on_device = [] { return std::nullopt; };
+  RunOptions options;
+  options.trace = true;
+  const RunReport report = run_by_hand(graph, [&] { return stream->pass(); }, options);
+  EXPECT_EQ(report.trace.size(), 6u);
+  for (const TraceEvent& event : report.trace) {
+    EXPECT_GT(event.end, event.begin);
+    EXPECT_LE(event.end, report.wall);
+  }
 }
 
 /// Votes for each step and notes its commit.

@@ -2,7 +2,9 @@
 // A stream whose fences pass when a test says so.
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -28,7 +30,10 @@ class ManualStream final : public DeviceStream {
   void synchronize() override { throw std::logic_error("a handler waited for its stream"); }
 
   void begin_range(const std::string& name) override { ranges.push_back(name); }
-  void end_range() override { ++ranges_ended; }
+  DeviceRangePtr end_range() override {
+    ++ranges_ended;
+    return on_device ? std::make_unique<Range>(on_device) : nullptr;
+  }
 
   /// Ends the next fence; false if there is none.
   bool pass(const Status& status = success()) {
@@ -40,8 +45,16 @@ class ManualStream final : public DeviceStream {
   int awaited = 0;  ///< fences of others that had not passed
   std::vector<std::string> ranges;
   std::size_t ranges_ended = 0;
+  /// When the work of a range was done, if it was; null: the device does not time it.
+  std::function<std::optional<DeviceSpan>()> on_device;
 
  private:
+  struct Range final : DeviceRange {
+    explicit Range(std::function<std::optional<DeviceSpan>()> when_done)
+        : when(std::move(when_done)) {}
+    std::optional<DeviceSpan> span() override { return when(); }
+    std::function<std::optional<DeviceSpan>()> when;
+  };
   std::vector<WorkPtr> fences_;
   std::size_t passed_ = 0;
 };

@@ -1,0 +1,44 @@
+#pragma once
+// Internal to the runtime.
+
+#include <deque>
+
+#include "runtime/device/device_stream.h"
+#include "runtime/flow/actor.h"
+#include "runtime/flow/report.h"
+
+namespace troupe::flow {
+
+/// Splits the wall time of an actor. While its device may be computing, a wait of the actor is open:
+/// what the device computed in it is known later, and counts as computing.
+class TimeAccount {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  explicit TimeAccount(TimePoint start = {}) : since_(start) {}
+
+  /// All time before that is accounted for.
+  TimePoint since() const { return since_; }
+  void compute_until(TimePoint now);
+  void wait_until(TimePoint now, Waiting why);
+  /// The device computed in a span that begins after the ends of those before, and ended before
+  /// since().
+  void add(const DeviceSpan& span);
+  /// No span begins before since() any more.
+  void settle();
+  /// Without open waits.
+  const TimeSplit& split() const { return split_; }
+
+ private:
+  struct Wait {
+    TimePoint begin, end;
+    Waiting why;
+  };
+  void count(std::chrono::nanoseconds time, Waiting why);
+
+  TimePoint since_;
+  std::deque<Wait> open_;  ///< oldest first
+  TimeSplit split_;
+};
+
+}  // namespace troupe::flow
