@@ -94,8 +94,9 @@ bool Stage::can_send_squares() const {
 }
 
 bool Stage::can_update() const {
-  const bool has_norm = norm_ || !needs_norm();
-  const bool has_rate = factor_ || options_.rate.schedule != LearningRateSchedule::plateau;
+  const bool has_norm = norms_.contains(step_) || !needs_norm();
+  const bool has_rate =
+      factors_.contains(step_) || options_.rate.schedule != LearningRateSchedule::plateau;
   return !next_state_ && has_sums() && has_norm && has_rate && all_went_back();
 }
 
@@ -253,16 +254,22 @@ ActionLabel Stage::evaluate() {
 
 namespace {
 
-/// Takes the messages of an input that has one a step: keeps that of the open step.
+/// Takes the messages of an input that has one a step.
 template <class T>
-void take_newest(Input<T>& input, std::uint32_t open, std::optional<Held<T>>& kept) {
+void take_all(Input<T>& input, std::uint32_t open, std::map<std::uint32_t, Held<T>>& kept) {
   while (input.ready()) {
     auto taken = input.take();
-    if (taken.header.key.step < open)
+    const std::uint32_t step = taken.header.key.step;
+    if (step < open)
       input.release(taken);
     else
-      kept = std::move(taken);
+      kept.insert_or_assign(step, std::move(taken));
   }
+}
+
+template <class T>
+void release_step(Input<T>& input, std::uint32_t step, std::map<std::uint32_t, Held<T>>& kept) {
+  if (const auto held = kept.extract(step)) input.release(held.mapped());
 }
 
 }  // namespace
@@ -279,8 +286,8 @@ MessageKey Stage::collect() {
     else
       sums_[sum.header.key.step].push_back(std::move(sum));
   }
-  take_newest(gradient_norm, step_, norm_);
-  take_newest(rate_factor, step_, factor_);
+  take_all(gradient_norm, step_, norms_);
+  take_all(rate_factor, step_, factors_);
   return key;
 }
 
@@ -306,9 +313,11 @@ ActionLabel Stage::update() {
   std::vector<Tensor> statistics;
   for (const auto& sum : sums_.at(step_))
     if (sum->weights.defined() && sum->bucket == 0) statistics = sum->statistics;
-  const double norm = norm_ ? (*norm_)->norm : 0;
+  const auto norm_of_step = norms_.find(step_);
+  const double norm = norm_of_step != norms_.end() ? norm_of_step->second->norm : 0;
   LearningRateOptions rate = options_.rate;
-  if (factor_) rate.plateau_factor = (*factor_)->factor;
+  if (const auto factor = factors_.find(step_); factor != factors_.end())
+    rate.plateau_factor = factor->second->factor;
   const LossScale scale = loss_scale();
   const bool finite = !options_.loss_scale || std::isfinite(norm);
   next_state_ = program().step(options_.optimizer.at(rate, step_, norm, scale.scale),
@@ -330,10 +339,8 @@ void Stage::on_commit(const Commit& commit) {
   next_state_.reset();
   for (const auto& sum : sums_[commit.step]) reduced.release(sum);
   sums_.erase(commit.step);
-  if (norm_) gradient_norm.release(*norm_);
-  norm_.reset();
-  if (factor_) rate_factor.release(*factor_);
-  factor_.reset();
+  release_step(gradient_norm, commit.step, norms_);
+  release_step(rate_factor, commit.step, factors_);
   squares_sent_ = false;
   if (held_back_) {
     input.release(held_back_->first);

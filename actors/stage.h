@@ -173,8 +173,9 @@ class Stage final : public Actor {
   std::optional<std::pair<Held<Activation>, Held<OutputGradient>>> held_back_;
   std::map<std::uint32_t, std::vector<Held<ReducedGradient>>> sums_;  ///< by step
   bool squares_sent_ = false;                                         ///< for the open step
-  std::optional<Held<GradientNormOfStep>> norm_;                      ///< of the open step
-  std::optional<Held<RateFactor>> factor_;                            ///< of the open step
+  std::map<std::uint32_t, Held<GradientNormOfStep>> norms_;           ///< by step
+  /// By step: that of the next may come before the commit of the open one.
+  std::map<std::uint32_t, Held<RateFactor>> factors_;
   StatePtr next_state_;  ///< voted for, not yet committed
   /// The snapshot that a commit requested. It is sent when the writer has a free slot.
   std::optional<std::pair<std::uint32_t, StatePtr>> pending_snapshot_;

@@ -1,5 +1,9 @@
-// A stage and a reducer with staleness, with messages delivered by hand.
+// Messages that come earlier or later than they are needed, delivered by hand to a stage and to a
+// reducer, most of them with staleness.
 #include <gmock/gmock.h>
+
+#include <algorithm>
+#include <utility>
 
 #include "actors/reducer.h"
 #include "actors/stage.h"
@@ -109,6 +113,49 @@ TEST_F(LateStage, AppliesASumInTheStepOfItsKey) {
     stage_.on_commit({.step = step});
   }
   EXPECT_EQ(stage_.state()->weights.data<float>()[0], before->weights.data<float>()[0] - 0.1F);
+}
+
+// The monitor may see a commit, and send the factor of the next step, before the stage sees it: the
+// supervisor of another process passes commits on, but not messages.
+TEST(StageOnAPlateau, KeepsTheFactorOfTheNextStepThatComesBeforeTheCommit) {
+  Stage stage({.program = network_program({.model = Mlp{.widths = {3}, .classes = 2},
+                                           .samples = {.shape = {1, 2, 2}, .classes = 2}}),
+               .schedule = {.credits = 2},
+               .rate = {.schedule = LearningRateSchedule::plateau, .lr = 1}});
+  std::uint32_t edge = 0;
+  for (InputPort* port : stage.inputs()) RuntimeAccess::attach(*port, edge++, 8);
+  for (OutputPort* port : stage.outputs()) RuntimeAccess::attach(*port, edge++, 8);
+  for (OutputPort* port : stage.outputs()) RuntimeAccess::begin_incarnation(*port, 0);
+  stage.restore(nullptr, 0);
+  std::uint32_t edge_of_factor = 0;
+  while (stage.inputs()[edge_of_factor] != &stage.rate_factor) ++edge_of_factor;
+  const auto give_step = [&](std::uint32_t step, float slope) {
+    for (const std::uint32_t micro_batch : {0, 1}) {
+      deliver(stage.input, 0, step, micro_batch,
+              Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
+      deliver(stage.output_gradient, 1, step, micro_batch,
+              OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
+    }
+    ReducedGradient sum{Tensor::zeros(stage.state()->weights.shape(), DType::f32), {}};
+    sum.weights.data<float>()[0] = slope;
+    deliver(stage.reduced, 2, step, 0, std::move(sum));
+  };
+  const auto first_weight = [&] { return stage.state()->weights.data<float>()[0]; };
+  const float before = first_weight();
+  deliver(stage.rate_factor, edge_of_factor, 0, 0, RateFactor{1});
+  give_step(0, 4);
+  EXPECT_EQ(act_all(stage).back(), "U");
+  deliver(stage.rate_factor, edge_of_factor, 1, 0, RateFactor{0.5});
+  act_all(stage);
+  stage.on_commit({.step = 0});
+  EXPECT_EQ(first_weight(), before - 4);
+  give_step(1, 4);
+  EXPECT_EQ(act_all(stage).back(), "U") << "the factor of step 1 was lost";
+  stage.on_commit({.step = 1});
+  EXPECT_EQ(first_weight(), before - 4 - 2);
+  // Both factors gave their slots back.
+  const auto credits = std::exchange(RuntimeAccess::effects(stage), {}).credits;
+  EXPECT_EQ(std::ranges::count(credits, edge_of_factor, &Credit::edge), 2);
 }
 
 Tensor number(float value) {
