@@ -53,7 +53,10 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
       .dtype = options.dtype,
       .stream = options.stream,
       .seed = options.seed,
-      .initial = options.initial.empty() ? nullptr : options.initial[stage]};
+      .initial = options.initial.empty() ? nullptr : options.initial[stage],
+      .freezes = [optimizer = options.optimizer](std::string_view parameter) {
+        return optimizer.freezes(parameter);
+      }};
   if (stage == 0)
     program.pixels = pixels_for(transform_options(options), options.data.dataset.samples());
   for (const BucketBytes& bucket : buckets) program.buckets.push_back(bucket.blocks);

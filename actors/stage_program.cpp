@@ -95,7 +95,9 @@ class NetworkProgram final : public StageProgram {
     std::vector<BlockRange> ranges = options.blocks;
     if (ranges.empty()) ranges.emplace_back();
     for (BlockRange& range : ranges) range = range.within(model.blocks.size());
-    return Network(std::move(model), ranges, options.dtype, stream);
+    Network network(std::move(model), ranges, options.dtype, stream);
+    if (options.freezes) network.freeze(options.freezes);
+    return network;
   }
 
   Network network_;

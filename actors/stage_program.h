@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -105,6 +106,8 @@ struct NetworkProgramOptions {
   /// Blocks of each gradient bucket, the one of the last blocks first; empty: one bucket per range.
   std::vector<std::size_t> buckets = {};
   Tensor pixels = {};  ///< as Network::take_pixels, if x is of bytes (pixels_for)
+  /// As Network::freeze, for instance Optimizer::freezes. Empty: the model's frozen parameters.
+  std::function<bool(std::string_view parameter)> freezes = {};
 };
 ProgramFactory network_program(NetworkProgramOptions options);
 

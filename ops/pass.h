@@ -34,10 +34,11 @@ struct Pass {
 
   /// Changes when the weights change: kernels that keep reordered weights compare it.
   std::uint64_t weights_version = 0;
-  std::span<const Tensor> weights;     ///< by ParameterIndex
-  std::span<const Tensor> buffers;     ///< by BufferIndex; running statistics, read in evaluation
-  std::span<Tensor> weight_gradients;  ///< by ParameterIndex; each written once by backward
-  std::span<Tensor> statistics;        ///< by BufferIndex; this micro-batch's, written by forward
+  std::span<const Tensor> weights;       ///< by ParameterIndex
+  std::span<const Tensor> buffers;       ///< by BufferIndex; running statistics, read in evaluation
+  std::span<Tensor> weight_gradients;    ///< by ParameterIndex; each written once by backward
+  std::span<const std::uint8_t> frozen;  ///< by ParameterIndex: 1 for those that nobody trains
+  std::span<Tensor> statistics;          ///< by BufferIndex; this micro-batch's, written by forward
 
   const Tensor& weight(ParameterIndex index) const {
     return weights[static_cast<std::size_t>(index.value)];
@@ -47,6 +48,11 @@ struct Pass {
   }
   Tensor& weight_gradient(ParameterIndex index) const {
     return weight_gradients[static_cast<std::size_t>(index.value)];
+  }
+  /// False for the index of no parameter.
+  bool trains(ParameterIndex index) const {
+    const auto i = static_cast<std::size_t>(index.value);
+    return index.value >= 0 && (frozen.empty() || frozen[i] == 0);
   }
   Tensor& statistic(BufferIndex index) const {
     return statistics[static_cast<std::size_t>(index.value)];

@@ -41,7 +41,7 @@ Value Tape::input(Tensor tensor, bool wants_gradient) {
 }
 
 Value Tape::keep(std::unique_ptr<Operation> operation, std::vector<Value> inputs, Tensor output) {
-  bool needed = operation->has_weights();
+  bool needed = operation->trains(pass_);
   for (Value input : inputs) needed = needed || saved_tensor(input).wants_gradient;
   needed = needed && pass_.training;
   const Value value = add(std::move(output), needed);
@@ -111,7 +111,7 @@ void Tape::visit(std::unique_ptr<Operation>& operation, bool with_weights) {
   Tensor grad = std::exchange(saved_tensor(operation->output).grad, {});
   const std::string_view name = operation->name();
   if (!grad.defined()) {
-    if (operation->has_weights()) throw no_gradient(name);
+    if (operation->trains(pass_)) throw no_gradient(name);
     operation.reset();
     return;
   }
@@ -123,11 +123,12 @@ void Tape::visit(std::unique_ptr<Operation>& operation, bool with_weights) {
     if (input.grad.defined() && is_exclusive(input.grad)) gradients[i].sum = input.grad;
   }
   operation->input_gradient(pass_, grad, gradients);
-  if (operation->has_weights() && !with_weights) {
+  const bool trains = operation->trains(pass_);
+  if (trains && !with_weights) {
     operation->weights_deferred = true;
     if (operation->weights_read_gradient()) operation->grad = grad;
   } else {
-    operation->weight_gradient(pass_, grad);
+    if (trains) operation->weight_gradient(pass_, grad);
     operation.reset();
   }
   grad = {};

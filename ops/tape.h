@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <concepts>
 #include <memory>
 #include <span>
@@ -34,13 +35,15 @@ struct InputGradient {
 ///     void input_gradient(const Pass&, const Tensor& grad, std::span<InputGradient> inputs);
 ///     void weight_gradient(const Pass&, const Tensor& grad);          // only where it has weights
 ///     void weight_gradient(const Pass&);  // where it needs no grad: none is kept for it
+///     std::array<ParameterIndex, N> parameters() const;  // with weight_gradient: those it writes
 ///     std::vector<Tensor> saved() const;                              // only where it saves any
 ///
 /// `record` runs it and keeps it. The two backward halves may run apart, the input half first: a
 /// schedule may defer the weight half. When both have run, the tensors that the primitive saved are
 /// freed. A value that several primitives use gets the sum of their gradients, in the reverse order
-/// of recording. In evaluation nothing is kept. A Tape belongs to one stage and one micro-batch;
-/// dropping it frees everything saved.
+/// of recording. `weight_gradient` is not called where none of the parameters is trained;
+/// operations before the first that is trained are not kept. In evaluation nothing is kept. A Tape
+/// belongs to one stage and one micro-batch; dropping it frees everything saved.
 class Tape {
  public:
   explicit Tape(const Pass& pass) : pass_(pass) {}
@@ -81,7 +84,7 @@ class Tape {
   /// Runs both halves, one operation after the other. Returns the gradients of the inputs that want
   /// one, in their order. `grad` is only read, and is converted to the output's layout and type.
   /// Throws Error if its shape is not the output's, or if the output does not depend on a recorded
-  /// operation that has weights.
+  /// operation whose weights are trained.
   std::vector<Tensor> backward(Value output, Tensor grad);
   /// The same in parts; other work may run between them:
   ///
@@ -113,7 +116,7 @@ class Tape {
     virtual void input_gradient(const Pass&, const Tensor& grad,
                                 std::span<InputGradient> inputs) = 0;
     virtual void weight_gradient(const Pass&, const Tensor& grad) = 0;
-    virtual bool has_weights() const = 0;
+    virtual bool trains(const Pass&) const = 0;  ///< any of its parameters
     virtual bool weights_read_gradient() const = 0;
     virtual std::string_view name() const = 0;
     virtual std::vector<Tensor> saved() const = 0;
@@ -146,7 +149,13 @@ class Tape {
       else if constexpr (weighted)
         primitive.weight_gradient(pass);
     }
-    bool has_weights() const override { return weighted; }
+    bool trains(const Pass& pass) const override {
+      if constexpr (weighted)
+        return std::ranges::any_of(primitive.parameters(),
+                                   [&](ParameterIndex index) { return pass.trains(index); });
+      else
+        return false;
+    }
     bool weights_read_gradient() const override { return reads_gradient; }
     std::string_view name() const override { return Primitive::name; }
     std::vector<Tensor> saved() const override {

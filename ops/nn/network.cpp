@@ -71,6 +71,13 @@ Network::Network(Model model, const std::vector<BlockRange>& ranges, DType dtype
     end = last;
   }
   begins_.push_back(here());
+  freeze([](std::string_view) { return false; });
+}
+
+void Network::freeze(const std::function<bool(std::string_view)>& freezes) {
+  spec_.freeze(freezes);
+  frozen_.clear();
+  for (const ParameterSpec& parameter : spec_.parameters()) frozen_.push_back(parameter.frozen);
 }
 
 void Network::use(StatePtr state) {
@@ -138,6 +145,7 @@ Pass Network::make_pass(bool training, const RandomKey& random) const {
   pass.weights_version = 2 * views_->version + (average ? 1 : 0);
   pass.weights = average ? views_->averages : views_->weights;
   pass.buffers = views_->buffers;
+  pass.frozen = frozen_;
   return pass;
 }
 
@@ -187,7 +195,8 @@ void Network::backward_weights(ForwardPass& pass) {
   pass.gradients = backward_to(pass, pass.blocks.first);
 }
 
-// Every primitive writes all of its own gradients, so only what lies between them needs zeroes.
+// A primitive with parameters that are trained writes all of its own gradients, so only others and
+// what lies between them need zeroes.
 Tensor Network::make_views(ForwardPass& pass, std::size_t first_block,
                            std::size_t last_block) const {
   const BlockBegin &from = begins_[first_block], &to = begins_[last_block];
@@ -195,9 +204,10 @@ Tensor Network::make_views(ForwardPass& pass, std::size_t first_block,
   spec_.clear_padding(stream_, gradients, from.element);
   for (std::size_t p = from.parameter; p < to.parameter; ++p) {  // the pass refers to these
     const ParameterSpec& parameter = spec_.parameters()[p];
-    pass.gradient_views[p] =
-        gradients.narrow(parameter.offset - from.element, parameter.shape.element_count())
-            .reshape(parameter.shape);
+    Tensor view =
+        gradients.narrow(parameter.offset - from.element, parameter.shape.element_count());
+    if (parameter.frozen) kernels(stream_.device, dtype_).fill(stream_, 0.0, view);
+    pass.gradient_views[p] = view.reshape(parameter.shape);
   }
   return gradients;
 }
@@ -269,7 +279,7 @@ std::vector<Tensor> parts_of(const std::vector<std::string>& names,
 /// Consecutive parameters of one group: the elements from `begin` to the next run.
 struct GroupRun {
   const ParameterGroup* group;
-  bool frozen;  ///< by the model itself
+  bool frozen;
   std::int64_t begin;
 };
 
@@ -277,8 +287,9 @@ std::vector<GroupRun> group_runs(const Optimizer& optimizer, const StateSpec& sp
   std::vector<GroupRun> runs;
   for (const ParameterSpec& parameter : spec.parameters()) {
     const ParameterGroup* group = optimizer.group_of(parameter.name);
-    if (runs.empty() || runs.back().group != group || runs.back().frozen != parameter.frozen)
-      runs.push_back({group, parameter.frozen, parameter.offset});
+    const bool frozen = parameter.frozen || (group && group->frozen);
+    if (runs.empty() || runs.back().group != group || runs.back().frozen != frozen)
+      runs.push_back({group, frozen, parameter.offset});
   }
   return runs;
 }

@@ -1,5 +1,8 @@
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "ops/models/model.h"
@@ -72,6 +75,9 @@ class Network {
   /// another network.
   void use(StatePtr state);
   const StatePtr& state() const { return views_->state; }
+  /// Freezes the parameters for which it is true, as Optimizer::freezes, beside those that the
+  /// model freezes: their gradients are not computed, and are zero.
+  void freeze(const std::function<bool(std::string_view parameter)>& freezes);
   /// From now on an x of u8 for the first range, images row-major, stands for numbers: byte b of
   /// channel c for values[c, b] (KernelTable::look_up). `values` is in the CPU's memory and of the
   /// network's type.
@@ -134,7 +140,8 @@ class Network {
     std::int64_t element = 0;
   };
   StateSpec spec_;
-  std::vector<BlockBegin> begins_;  ///< by block, and the end of all
+  std::vector<std::uint8_t> frozen_;  ///< by parameter, for Pass::frozen
+  std::vector<BlockBegin> begins_;    ///< by block, and the end of all
   std::vector<std::unique_ptr<nn::Module>> blocks_;
   std::vector<BlockRange> ranges_;
   DType dtype_;

@@ -128,6 +128,11 @@ ParameterIndex StateSpec::add_parameter(std::string name, Shape shape, Initializ
   return {static_cast<int>(parameters_.size()) - 1};
 }
 
+void StateSpec::freeze(const std::function<bool(std::string_view)>& freezes) {
+  for (ParameterSpec& parameter : parameters_)
+    parameter.frozen = parameter.frozen || freezes(parameter.name);
+}
+
 BufferIndex StateSpec::add_buffer(std::string name, Shape shape, double initial, double momentum,
                                   std::function<Tensor()> read) {
   add_name(name);

@@ -78,6 +78,8 @@ class StateSpec {
   // Each name is unique: the functions throw Error{bad_options} for one that is there already.
   ParameterIndex add_parameter(std::string name, Shape shape, Initializer initializer,
                                bool frozen = false);
+  /// Freezes the parameters for which it is true.
+  void freeze(const std::function<bool(std::string_view parameter)>& freezes);
   BufferIndex add_buffer(std::string name, Shape shape, double initial, double momentum,
                          std::function<Tensor()> read = {});
   void add_counter(std::string name, std::function<Tensor()> read = {});

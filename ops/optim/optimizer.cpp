@@ -26,7 +26,7 @@ bool holds(const ParameterGroup& group, std::string_view name) {
 }
 
 std::string shown(const ParameterGroup& group) {
-  return fmt::format("the {} [{}]", group.lr == 0.0 ? "frozen parameters" : "parameter group",
+  return fmt::format("the {} [{}]", group.frozen ? "frozen parameters" : "parameter group",
                      fmt::join(group.parameters, ", "));
 }
 
@@ -84,6 +84,7 @@ std::string remedy_for(const std::string& pattern, std::vector<std::string> name
 Optimizer Optimizer::with_groups(std::vector<ParameterGroup> groups) const {
   Optimizer result = *this;
   result.groups_ = std::move(groups);
+  for (ParameterGroup& group : result.groups_) group.frozen = group.frozen || group.lr == 0.0;
   return result;
 }
 
@@ -113,7 +114,7 @@ const ParameterGroup* Optimizer::group_of(std::string_view parameter) const {
 
 bool Optimizer::freezes(std::string_view parameter) const {
   const ParameterGroup* group = group_of(parameter);
-  return group && group->lr == 0.0;
+  return group && group->frozen;
 }
 
 // Each schedule is a factor of the base rate. The factor of the gradient is that of PyTorch's

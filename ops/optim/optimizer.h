@@ -79,7 +79,7 @@ class Optimizer : public Definition {
   const std::vector<ParameterGroup>& groups() const { return groups_; }
   /// The group of a parameter; null for the parameters of no group.
   const ParameterGroup* group_of(std::string_view parameter) const;
-  /// The parameter keeps its value: its group has a learning rate of 0.
+  /// The parameter keeps its value, and its state tensors are zero: its group is frozen.
   bool freezes(std::string_view parameter) const;
   /// The same optimizer, which first clips each element of the step's gradient to [-limit, limit]
   /// (PyTorch: `clip_grad_value_`). 0: no limit. Applies to all groups; the clip value of a group's
@@ -144,6 +144,8 @@ struct ParameterGroup {
   /// The base learning rate of the group; the schedule scales it as it scales the run's rate
   /// (PyTorch: LambdaLR). None: the run's rate.
   std::optional<double> lr = {};
+  /// An optimizer's groups with a learning rate of 0 are (PyTorch: requires_grad=False).
+  bool frozen = false;
 };
 
 }  // namespace troupe

@@ -64,7 +64,7 @@ void Embedding::input_gradient(const Pass& pass, const Tensor& grad,
 }
 
 void Embedding::weight_gradient(const Pass& pass, const Tensor& grad) {
-  if (weight.value >= 0) fill_gradient(*this, pass, grad, pass.weight_gradient(weight));
+  fill_gradient(*this, pass, grad, pass.weight_gradient(weight));
 }
 
 }  // namespace troupe::primitives

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ struct Embedding {
   Tensor forward(const Pass& pass, const Tensor& indices, const Tensor& weights);
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
   void weight_gradient(const Pass& pass, const Tensor& grad);
+  std::array<ParameterIndex, 1> parameters() const { return {weight}; }
   std::vector<Tensor> saved() const { return {state.indices}; }
 };
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct LayerNorm {
   Tensor forward(const Pass& pass, const Tensor& x);
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
   void weight_gradient(const Pass& pass);
+  std::array<ParameterIndex, 2> parameters() const { return {weight, bias}; }
   std::vector<Tensor> saved() const;
 };
 

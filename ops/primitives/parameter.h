@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <string_view>
 
 #include "ops/tape.h"
@@ -18,6 +19,7 @@ struct Parameter {
   void weight_gradient(const Pass& pass, const Tensor& grad) const {
     pass.kernels().copy(pass.stream, grad, pass.weight_gradient(parameter));
   }
+  std::array<ParameterIndex, 1> parameters() const { return {parameter}; }
 };
 
 }  // namespace troupe::primitives

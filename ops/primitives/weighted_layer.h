@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct WeightedLayer {
   Tensor forward(const Pass& pass, const Tensor& x);
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
   void weight_gradient(const Pass& pass, const Tensor& grad);
+  std::array<ParameterIndex, 2> parameters() const { return {weight, bias}; }
   std::vector<Tensor> saved() const { return {state.x}; }
 
  private:

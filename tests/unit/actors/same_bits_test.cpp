@@ -76,6 +76,28 @@ TEST(SameBits, WhateverTheThreadsOfAKernel) {
   }
 }
 
+TEST(SameBits, WhateverTheStagesAndReplicasWithFrozenParameters) {
+  for (const std::vector<std::string>& frozen :
+       {std::vector<std::string>{"*.bias"}, {"layer1.*", "layer2.*"}}) {
+    TrainingRun run{.partition = {4}, .steps = 3};
+    run.adjust = [&](PipelineOptions& pipeline) {
+      pipeline.optimizer =
+          Optimizer(Sgd{.momentum = 0.9})
+              .with_clip_norm(0.5)
+              .with_groups({{.parameters = frozen, .optimizer = Sgd{.momentum = 0.9}, .lr = 0.0}});
+    };
+    const TrainingResult one = train(run);
+    for (const auto schedule :
+         {ScheduleKind::one_forward_one_backward, ScheduleKind::zero_bubble_h1})
+      for (const std::uint32_t replicas : {1, 2}) {
+        run.partition = {2, 2};
+        run.replicas = replicas;
+        run.schedule = schedule;
+        expect_same(train(run), one);
+      }
+  }
+}
+
 void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }
 
 TEST(SameBits, WhateverTheGradientBuckets) {

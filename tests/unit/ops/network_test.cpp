@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <string_view>
 
 #include "image_models.h"
 #include "ops/loss.h"
@@ -232,6 +234,56 @@ TEST(Network, GivesTheSameGradientsInParts) {
       EXPECT_TRUE(same_bits(momentum_of(*other.state()), momentum_of(*third.state())));
     }
   }
+}
+
+/// All parameters but those of the last block, whose names begin otherwise.
+std::function<bool(std::string_view)> all_but_last(const Network& network) {
+  return [last = network.spec().parameters().back().name.substr(
+              0, network.spec().parameters().back().name.find('.'))](std::string_view name) {
+    return !name.starts_with(last);
+  };
+}
+
+TEST(Network, ComputesNoGradientsOfFrozenParametersAndTheOthersToTheSameBits) {
+  Network trained = initialized(small_resnet(), DType::f32);
+  for (const bool halves : {false, true})
+    for (const bool wants_input_gradient : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << halves << wants_input_gradient);
+      Network frozen = initialized(small_resnet(), DType::f32);
+      const auto freezes = all_but_last(frozen);
+      frozen.freeze(freezes);
+      auto whole = trained.forward(images(4), {.seed = 3}, wants_input_gradient);
+      auto pass = frozen.forward(images(4), {.seed = 3}, wants_input_gradient);
+      if (wants_input_gradient)
+        EXPECT_EQ(pass->tape.recorded(), whole->tape.recorded());
+      else  // nothing before the last block is kept
+        EXPECT_LT(pass->tape.recorded(), 4u);
+      EXPECT_LE(pass->tape.saved_bytes(), whole->tape.saved_bytes());
+      const Tensor grad = loss_gradient(*whole);
+      const Tensor expected = trained.backward(*whole, grad);
+      Tensor input;
+      if (halves) {
+        input = frozen.backward_inputs(*pass, grad);
+        frozen.backward_weights(*pass);
+      } else {
+        input = frozen.backward(*pass, grad);
+      }
+      EXPECT_EQ(input.defined(), wants_input_gradient);
+      if (wants_input_gradient) EXPECT_TRUE(same_bits(input, expected));
+      EXPECT_TRUE(same_bits(pass->statistics, whole->statistics));
+      const auto& parameters = frozen.spec().parameters();
+      const auto left = frozen.spec().parameter_views(pass->gradients);
+      const auto right = frozen.spec().parameter_views(whole->gradients);
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        SCOPED_TRACE(parameters[i].name);
+        EXPECT_EQ(parameters[i].frozen, freezes(parameters[i].name));
+        if (parameters[i].frozen)
+          EXPECT_TRUE(std::ranges::all_of(left[i].elements<float>(),
+                                          [](float value) { return value == 0; }));
+        else
+          EXPECT_TRUE(same_bits(left[i], right[i]));
+      }
+    }
 }
 
 TEST(Network, RefusesPartsThatAreNotItsWholeGradient) {

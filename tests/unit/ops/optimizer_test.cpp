@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <string>
 
 #include "ops/models/models.h"
 #include "ops/nn/network.h"
@@ -372,6 +375,40 @@ TEST_F(SmallNetwork, KeepsAStateTensorThatOnlyAGroupHasAndZeroesItElsewhere) {
     for (const float value : views[i].elements<float>())
       ASSERT_FLOAT_EQ(value, expected) << spec.parameters()[i].name;
   }
+}
+
+// In f16 a gradient may overflow; a frozen parameter has no part in the norm that tells.
+TEST_F(SmallNetwork, KeepsFrozenParametersAsTheyAreWhateverTheirGradient) {
+  const StatePtr before = network_.state();
+  const StateSpec& spec = network_.spec();
+  Tensor overflown = gradient();
+  const auto gradients = spec.parameter_views(overflown);
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (spec.parameters()[i].name.ends_with(".bias"))
+      std::ranges::fill(Tensor(gradients[i]).elements<float>(), INFINITY);
+  for (const Optimizer& rule : {Optimizer(Sgd{.momentum = 0.9, .weight_decay = 0.1}),
+                                Optimizer(Adam{}), Optimizer(AdamW{})})
+    for (const double clip : {0.0, 1.0}) {
+      SCOPED_TRACE(std::string(rule.name()) + ", clip_value " + std::to_string(clip));
+      const Optimizer optimizer = rule.with_clip_value(clip).with_groups(
+          {{.parameters = {"*.bias"}, .optimizer = rule, .lr = 0.0}});
+      Network network = make();
+      network.use(before);
+      const LearningRateOptions rate{.lr = 0.1, .warmup_steps = 2};  // a rate of 0 freezes nobody
+      for (int step = 0; step < 2; ++step)
+        network.use(
+            network.step(optimizer.at(rate, step), learning_rate(rate, step), overflown, {}));
+      const auto old = spec.parameter_views(before->weights);
+      const auto now = spec.parameter_views(network.state()->weights);
+      for (std::size_t i = 0; i < now.size(); ++i) {
+        const bool frozen = spec.parameters()[i].name.ends_with(".bias");
+        EXPECT_EQ(std::ranges::equal(now[i].elements<float>(), old[i].elements<float>()), frozen)
+            << spec.parameters()[i].name;
+        for (const NamedTensor& state : network.state()->optimizer_state)
+          for (const float value : spec.parameter_views(state.tensor)[i].elements<float>())
+            ASSERT_EQ(value == 0, frozen) << state.name << " of " << spec.parameters()[i].name;
+      }
+    }
 }
 
 struct StateTwice : OwnOptimizer {
