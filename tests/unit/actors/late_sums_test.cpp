@@ -136,6 +136,7 @@ TEST(StageOnAPlateau, KeepsTheFactorOfTheNextStepThatComesBeforeTheCommit) {
       deliver(stage.output_gradient, 1, step, micro_batch,
               OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
     }
+    act_all(stage);
     ReducedGradient sum{Tensor::zeros(stage.state()->weights.shape(), DType::f32), {}};
     sum.weights.data<float>()[0] = slope;
     deliver(stage.reduced, 2, step, 0, std::move(sum));

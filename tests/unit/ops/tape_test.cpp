@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 
 #include "ops/loss.h"
@@ -48,6 +49,7 @@ struct Probe {
     if (inputs[0].wanted) inputs[0].grad = grad;
   }
   void weight_gradient(const Pass&, const Tensor&) { log->entries.push_back(label + ".weight"); }
+  std::array<ParameterIndex, 1> parameters() const { return {ParameterIndex{0}}; }
 };
 
 using Entries = std::vector<std::string>;
@@ -177,6 +179,7 @@ struct EarlyProbe {
     inputs[0].grad = grad.clone();
   }
   void weight_gradient(const Pass&) { log->entries.emplace_back("weight"); }
+  std::array<ParameterIndex, 1> parameters() const { return {ParameterIndex{0}}; }
 };
 
 TEST(Tape, KeepsBetweenTheHalvesOnlyGradientsThatAreReadAgain) {
