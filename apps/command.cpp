@@ -261,7 +261,7 @@ Error error_of(const std::exception& exception) {
     return {ErrorCode::io, fmt::format("a system call failed: {}", exception.what()),
             "check the limits of memory and processes (ulimit -a)"};
   if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr)
-    return {ErrorCode::io, "out of memory",
+    return {ErrorCode::out_of_memory, "out of memory",
             "free memory, raise the limit (ulimit -v), or lower train.batch_size"};
   return {ErrorCode::internal, exception.what(), "report this with the command and options"};
 }

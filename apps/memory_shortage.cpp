@@ -66,16 +66,16 @@ void prepare_for_memory_shortage() {
 
 Error with_memory_bound(const Error& error, const PipelineOptions& pipeline,
                         const std::filesystem::path& options) {
-  const std::string from = fmt::format("out of memory on {}:", to_string(pipeline.stream.device));
-  if (error.code() != ErrorCode::io || error.message().find(from) == std::string::npos)
-    return error;
+  if (error.code() != ErrorCode::out_of_memory) return error;
   std::string message = error.message();
   if (!pipeline.block_costs.empty()) {
     const MemoryBound bound =
         memory_bound(pipeline, build_pipeline(pipeline), pipeline.data.dataset.bytes_in_memory());
-    const auto place = pipeline.stream.device == Device::cpu() ? MemoryBound::Place::cpu
-                                                               : MemoryBound::Place::device;
-    message += fmt::format("; the run's bound is {} MiB", bound.total(place) >> 20);
+    message +=
+        fmt::format("; the run's bound is {} MiB", bound.total(MemoryBound::Place::cpu) >> 20);
+    if (const Device device = pipeline.stream.device; device != Device::cpu())
+      message += fmt::format(" on cpu, and {} MiB on {}",
+                             bound.total(MemoryBound::Place::device) >> 20, to_string(device));
   }
   return {error.code(), std::move(message),
           fmt::format("{}; {} plan {} tells what takes how much", error.remedy(), program_name(),

@@ -11,20 +11,24 @@ namespace troupe {
 
 /// What kind of mistake an Error is about. The command's exit code follows from it.
 enum class ErrorCode {
-  usage,         ///< a wrong command line (exit 2)
-  bad_options,   ///< a wrong options file or override (exit 2)
-  bad_shape,     ///< tensors that do not fit an operation
-  bad_graph,     ///< a graph that cannot run
-  bad_file,      ///< a file whose content is damaged or of another kind
-  io,            ///< the system refused to open, read or write
-  timed_out,     ///< a wait ended without its event
-  peer_lost,     ///< another process of the job has ended or cannot be reached
-  refused,       ///< another process refused this one: wrong key, run, rank or version
-  unsupported,   ///< a combination that no kernel exists for
-  actor_failed,  ///< an actor failed more often than its restart budget allows
-  diverged,      ///< the loss is not finite
-  bad_message,   ///< bytes from another process that are not a message of this run
-  internal,      ///< a broken invariant: a bug in Troupe
+  usage,          ///< a wrong command line (exit 2)
+  bad_options,    ///< a wrong options file or override (exit 2)
+  bad_shape,      ///< tensors that do not fit an operation
+  bad_graph,      ///< a graph that cannot run
+  bad_file,       ///< a file whose content is damaged or of another kind
+  other_model,    ///< weights of another model than the one that shall take them
+  io,             ///< the system refused to open, read or write
+  out_of_memory,  ///< an allocator has no memory (OutOfMemory)
+  timed_out,      ///< a wait ended without its event
+  peer_lost,      ///< another process of the job has ended or cannot be reached
+  device_lost,    ///< a GPU that failed; only a new process can use it or another one
+  refused,        ///< another process refused this one: wrong run, rank or version
+  wrong_key,      ///< another process of this job, or another program on its port, has another key
+  unsupported,    ///< a combination that no kernel exists for
+  actor_failed,   ///< an actor failed more often than its restart budget allows
+  diverged,       ///< the loss is not finite
+  bad_message,    ///< bytes from another process that are not a message of this run
+  internal,       ///< a broken invariant: a bug in Troupe
 };
 
 /// Whether a repetition would meet the same error: a wrong option, file, shape or graph.

@@ -32,8 +32,8 @@ struct ResultOf<Result<T>> {
 };
 
 /// The value that `work()` returns, or the error that it throws. An exception other than Error
-/// becomes ErrorCode::io if it is a std::system_error, else ErrorCode::internal. Work without a
-/// value gives a Status.
+/// becomes ErrorCode::io if it is a std::system_error, out_of_memory if it is a std::bad_alloc,
+/// else internal. Work without a value gives a Status.
 template <class Work>
 auto attempt(Work&& work) -> typename ResultOf<std::invoke_result_t<Work&>>::Type {
   try {
@@ -46,7 +46,8 @@ auto attempt(Work&& work) -> typename ResultOf<std::invoke_result_t<Work&>>::Typ
   } catch (const std::system_error& error) {
     return Error(ErrorCode::io, error.what());
   } catch (const std::bad_alloc&) {
-    return Error(ErrorCode::io, "out of memory", "free memory, or raise its limit (ulimit -v)");
+    return Error(ErrorCode::out_of_memory, "out of memory",
+                 "free memory, or raise its limit (ulimit -v)");
   } catch (const std::exception& error) {
     return Error(ErrorCode::internal, error.what());
   }

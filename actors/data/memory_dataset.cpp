@@ -17,7 +17,7 @@ void copy_row(const Tensor& from, std::int64_t index, Tensor& to) {
 }  // namespace
 
 Error lacks_memory(std::string_view dataset, const std::string& message) {
-  return {ErrorCode::io, fmt::format("reading the samples of {}: {}", dataset, message),
+  return {ErrorCode::out_of_memory, fmt::format("reading the samples of {}: {}", dataset, message),
           "give the job more memory; the arrays of .npy files, and of chunks in HDF5 files and "
           "zarr folders (`Dataset::name` npy, hdf5 or zarr) need not fit into memory"};
 }

@@ -142,8 +142,7 @@ void LauncherRendezvous::join(Clock::time_point end) {
                                 .stop = stop_,
                                 .messaging = messaging_});
     // The launcher that hosts the rendezvous keeps the key for others, also if it refuses this one.
-    const bool is_connected = joined || (joined.error().code() == ErrorCode::refused &&
-                                         !Member::is_wrong_key(joined.error()));
+    const bool is_connected = joined || joined.error().code() == ErrorCode::refused;
     if (is_connected && !stop_.stop_requested()) removes_key_ = coordinator_ != nullptr;
     if (joined) {
       member_ = std::move(joined.value());
@@ -157,7 +156,7 @@ void LauncherRendezvous::join(Clock::time_point end) {
 }
 
 Error LauncherRendezvous::not_connected(const Error& why) const {
-  if (why.code() == ErrorCode::refused)
+  if (why.code() == ErrorCode::refused || why.code() == ErrorCode::wrong_key)
     return Error(why.code(),
                  fmt::format("launch: refused at {}:{}: {}", options_.endpoint->host,
                              options_.endpoint->port, why.message()),

@@ -47,7 +47,8 @@ class FormerChannels {
   OptionTree value_;
 };
 
-bool is_override(const OptionTree& value) { return value.where.starts_with("override"); }
+/// Of a position: OptionTree::where, or one of OptionOrigins.
+bool is_override(std::string_view where) { return where.starts_with("override"); }
 
 /// Sets model.name to `file` where model.file is given without a name. Of another name and a file,
 /// an override wins over the document; refuses both from one place. Returns a sentence if that
@@ -63,9 +64,9 @@ std::vector<std::string> choose_model_of_file(OptionTree& document) {
     model->entries.push_back({"name", file->where, std::move(chosen)});
   else if (name->scalar == FileModel::name)
     return {};
-  else if (is_override(*file) && !is_override(*name))
+  else if (is_override(file->where) && !is_override(name->where))
     *name = std::move(chosen);
-  else if (is_override(*name) && !is_override(*file)) {
+  else if (is_override(name->where) && !is_override(file->where)) {
     std::string sentence = fmt::format("{}: the model is {}, so model.file, {}, has no effect",
                                        name->where, name->scalar, file->scalar);
     std::erase_if(model->entries, [](const auto& entry) { return entry.key == "file"; });
@@ -143,8 +144,7 @@ std::vector<std::string> unused_comparison(const Options& options, const OptionO
 std::vector<std::string> widths_of_another_model(const Options& options,
                                                  const OptionOrigins& origins) {
   const std::string of_widths = origins.of("model.widths");
-  if (!origins.of("model.name").starts_with("override") || of_widths == "default" ||
-      of_widths.starts_with("override"))
+  if (!is_override(origins.of("model.name")) || of_widths == "default" || is_override(of_widths))
     return {};
   Options copy = options;  // fields are bound to variables
   const OptionFields fields = option_fields(copy);
@@ -212,15 +212,28 @@ std::vector<std::string> unused_mean(const Options& options) {
                   name_of(options.samples.value().samples.dtype))};
 }
 
+/// Who has written a document: a user, or a program of Troupe, in a checkpoint or an output folder.
+enum class Written { by_user, by_program };
+
+OptionOrigins read_options(const OptionTree& document, Options& options, Written written) {
+  try {
+    return read_fields(document, option_fields(options));
+  } catch (const OptionError& error) {
+    if (written == Written::by_user || is_override(error.where)) throw;
+    throw Error(error.code(), error.message(), "use the program that wrote this file");
+  }
+}
+
 Options resolve(OptionTree document, const std::vector<std::string>& overrides,
-                const Definitions& own, OptionOrigins* where = nullptr) {
+                const Definitions& own, OptionOrigins* where = nullptr,
+                Written written = Written::by_user) {
   for (const std::string& assignment : overrides)
     apply_override(document, assignment,
                    fmt::format("override -r {}", std::string_view(assignment).substr(0, 200)));
   const FormerChannels former_channels(document);
   std::vector<std::string> left_out = choose_model_of_file(document);
   Options options(own);
-  OptionOrigins origins = read_fields(document, option_fields(options));
+  OptionOrigins origins = read_options(document, options, written);
   if (!options.weights.empty()) options.weights_position = origins.of("model.weights") + ": ";
   PipelineData& samples = options.pipeline.data;
   const DatasetSource& source = options.dataset.chosen();
@@ -299,14 +312,7 @@ Options parse_options(std::string_view text, const std::string& source,
 
 Options parse_recorded_options(std::string_view text, const std::string& source,
                                const std::vector<std::string>& overrides, const Definitions& own) {
-  try {
-    return parse_options(text, source, overrides, own);
-  } catch (const Error& error) {
-    const bool is_changed_file = error.message().find("model.digest is") != std::string::npos;
-    const bool is_moved_file = error.remedy().find("model.file=") != std::string::npos;
-    if (!error.message().starts_with(source) || is_changed_file || is_moved_file) throw;
-    throw Error(error.code(), error.message(), "use the program that wrote this file");
-  }
+  return resolve(parse_yaml(text, source), overrides, own, nullptr, Written::by_program);
 }
 
 Options parse_past_options(std::string_view text, const std::string& source, const Options& now) {

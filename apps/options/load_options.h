@@ -18,8 +18,8 @@ Options load_options(const std::filesystem::path& file, const std::vector<std::s
 Options parse_options(std::string_view text, const std::string& source,
                       const std::vector<std::string>& overrides = {}, const Definitions& own = {});
 
-/// The same for the options that a checkpoint or an output folder keeps. An error in them asks for
-/// the program that wrote them.
+/// The same for the options that a checkpoint or an output folder keeps. The remedy for a key or
+/// value in them that this program does not know is the program that wrote them.
 Options parse_recorded_options(std::string_view text, const std::string& source,
                                const std::vector<std::string>& overrides, const Definitions& own);
 

@@ -129,7 +129,7 @@ void check_graph_of_run(const std::string& before, const std::filesystem::path& 
 
 Error of_another_model(const Error& error, const std::filesystem::path& path,
                        const std::string& before, const Options& now) {
-  if (error.message().find("belong to another model") == std::string::npos) return error;
+  if (error.code() != ErrorCode::other_model) return error;
   std::string differ, remedy;
   if (const auto old_options = options_of(before, now))
     for (const OptionChange& change : option_changes(*old_options, now, "model")) {

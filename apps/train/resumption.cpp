@@ -158,14 +158,9 @@ std::string resume_hint_after_divergence(const std::filesystem::path& output,
 
 Error with_resume_hint(const Error& error, const std::filesystem::path& output,
                        std::optional<std::int64_t> steps) {
-  // A device that is lost to this process: only the remedy tells it from a full disk.
-  constexpr std::string_view in_new_process = "resume from the last checkpoint in a new process";
-  if (error.remedy().ends_with(in_new_process)) {
-    const std::string before(error.remedy(), 0, error.remedy().size() - in_new_process.size());
-    return {error.code(), error.message(), before + resume_hint(output)};
-  }
   const bool lost = error.code() == ErrorCode::peer_lost;
-  if (!lost && error.code() != ErrorCode::actor_failed && error.code() != ErrorCode::diverged)
+  if (!lost && error.code() != ErrorCode::actor_failed && error.code() != ErrorCode::device_lost &&
+      error.code() != ErrorCode::diverged)
     return error;
   const std::string hint = error.code() == ErrorCode::diverged
                                ? resume_hint_after_divergence(output, steps)

@@ -40,9 +40,9 @@ Error without_kernels_for(const std::string& what) {
 }
 
 /// The context is lost, and with it all that lay in the device's memory: another incarnation of the
-/// actor would meet the same error in this process, so the code is a lasting one.
+/// actor would meet the same error in this process.
 Error context_lost(const std::string& what, std::string_view cause, std::string_view remedy) {
-  return Error(ErrorCode::io,
+  return Error(ErrorCode::device_lost,
                fmt::format("{}: {}; what lay in the GPU's memory is lost", what, cause),
                fmt::format("{}; resume from the last checkpoint in a new process", remedy));
 }

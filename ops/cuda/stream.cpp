@@ -40,7 +40,7 @@ class Fence final : public Work, public HostStep {
       event_ = Event::record(native);
     } catch (const Error& failure) {
       // Where the context is lost no work runs any more, so that its end needs no event.
-      if (failure.code() != ErrorCode::io) throw;
+      if (failure.code() != ErrorCode::device_lost) throw;
       if (!error_) error_ = failure;
     }
   }

@@ -26,8 +26,8 @@ ValueId GraphBuilder::add(Operator operation, std::vector<ValueId> inputs, const
   try {
     value.shape = shape_of(operation, shapes);
   } catch (const Error& error) {
-    throw Error(ErrorCode::bad_file, fmt::format("{}: {}", origin.text(), error.message()),
-                error.remedy());
+    throw NodeError(ErrorCode::bad_file, fmt::format("{}: {}", origin.text(), error.message()),
+                    error.remedy());
   }
   const ValueId output = add_value(std::move(value));
   graph.nodes.push_back(

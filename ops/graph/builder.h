@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/graph/graph.h"
+#include "runtime/error.h"
 
 namespace troupe::graph {
 
@@ -18,14 +19,19 @@ struct Origin {
   std::string text() const;
 };
 
+/// An error whose message begins with the origin of a node.
+struct NodeError : Error {
+  using Error::Error;
+};
+
 /// Appends values and nodes to a Graph, with the shapes that follow from the operators.
 class GraphBuilder {
  public:
   Graph graph;
 
   ValueId add_value(Value value);
-  /// A node with a new value. Throws Error{bad_file}, which names the origin, if the operator does
-  /// not take these inputs.
+  /// A node with a new value. Throws NodeError{bad_file} if the operator does not take these
+  /// inputs.
   ValueId add(Operator operation, std::vector<ValueId> inputs, const Origin& origin);
   const Sizes& shape(ValueId id) const { return graph.value(id).shape; }
 };

@@ -60,8 +60,9 @@ void read_node(Pt2Context& context, const Pt2Handlers& handlers, const JsonAcces
     if (handler != handlers.end()) return handler->second(node);
   } catch (const LacksOperator& lacks) {
     why = lacks;
+  } catch (const NodeError&) {
+    throw;
   } catch (const Error& error) {
-    if (error.message().find(node.origin().name) != std::string::npos) throw;
     throw Error(ErrorCode::bad_file, fmt::format("{}: {}", node.origin().text(), error.message()),
                 error.remedy());
   }

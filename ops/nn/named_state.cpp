@@ -70,7 +70,7 @@ class Checker {
     append(message, "of another shape or type", wrong_);
     append(message, "unexpected", with_similar(unexpected, missing_, "the model"));
     append(message, "with other values than the constants of the graph", other_values_);
-    throw Error(ErrorCode::bad_file, message,
+    throw Error(ErrorCode::other_model, message,
                 fits ? "use the model file that the weights were trained with, or load them in "
                        "Python and export the model again"
                      : "create the model with the settings that wrote the file");

@@ -150,9 +150,9 @@ StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
 std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
                                        bool with_optimizer);
 
-/// Throws Error{bad_file} with the names of the tensors that are missing, that have a wrong shape
-/// or a type that cannot be converted, or (if `strict`) that are not expected. A state tensor of
-/// the optimizer in `optimizer_state` (Optimizer::state_names) is expected for all parameters if
+/// Throws Error{other_model} with the names of the tensors that are missing, that have a wrong
+/// shape or a type that cannot be converted, or (if `strict`) that are not expected. A state tensor
+/// of the optimizer in `optimizer_state` (Optimizer::state_names) is expected for all parameters if
 /// the file has it for any parameter. If `optimizer_state` is empty, "optimizer.*" is ignored. A
 /// parameter may have the name of an alias; further aliases are ignored. Constants may be missing;
 /// fixed ones with other values are among the names. Reads headers and fixed constants only, so a

@@ -96,8 +96,6 @@ Result<std::unique_ptr<Member>> Member::join(const MemberOptions& options) {
   }
 }
 
-bool Member::is_wrong_key(const Error& error) { return error.message().starts_with(wrong_key); }
-
 Member::Member(std::unique_ptr<Implementation> implementation)
     : implementation_(std::move(implementation)) {}
 

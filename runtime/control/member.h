@@ -75,15 +75,11 @@ class Member {
  public:
   /// Waits until all members have joined. Error{timed_out} names the missing ranks and the hosts
   /// that joined; only the first rank that joined gets it, the others get the same text as
-  /// Error{peer_lost}, so that one process reports it. Error{refused} for another run, rank, size
-  /// or version, or a wrong key. Error{bad_options} or Error{io} for an endpoint or interface that
-  /// does not exist.
+  /// Error{peer_lost}, so that one process reports it. Error{wrong_key} if the coordinator, or
+  /// another program on its port, has another key. Error{refused} for another run, rank, size or
+  /// version, from a coordinator with the same key. Error{bad_options} or Error{io} for an endpoint
+  /// or interface that does not exist.
   static Result<std::unique_ptr<Member>> join(const MemberOptions& options);
-
-  /// Whether join() failed because the coordinator, or another program on its port, has another
-  /// key. All other refusals are of a coordinator with the same key.
-  static bool is_wrong_key(const Error& error);
-  static constexpr const char* wrong_key = "wrong job key";  ///< begins the message
 
   /// Without leave() before it, this process counts as lost.
   ~Member();

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/error.h"
 #include "runtime/options/tree.h"
 
 namespace troupe {
@@ -201,10 +202,17 @@ class OptionOrigins {
   std::map<std::string, std::string> where_;
 };
 
+/// An error of one key or value of a document.
+struct OptionError : Error {
+  OptionError(const Error& error, std::string position)
+      : Error(error), where(std::move(position)) {}
+  std::string where;  ///< OptionTree::where, with which the message begins
+};
+
 /// Sets every variable that the document names; one that has an effect only with another option
-/// after that option. Throws Error{bad_options} for unknown keys, naming the known one that was
-/// probably meant or those there are, for a key that stands beside its former name, and for values
-/// that a field refuses.
+/// after that option. Throws OptionError for unknown keys, naming the known one that was probably
+/// meant or those there are, for a key that stands beside its former name, and for values that a
+/// field refuses.
 OptionOrigins read_fields(const OptionTree& document, const OptionFields& fields);
 
 /// All values as a YAML document in sections; read_fields of it gives the same values.

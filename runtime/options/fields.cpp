@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <tuple>
 
 #include "runtime/error.h"
 #include "runtime/options/field.h"
@@ -31,24 +32,32 @@ std::string known_keys(std::string_view section, const OptionFields& fields) {
   return section.empty() ? "the keys are " + list : fmt::format("{} has {}", section, list);
 }
 
-std::string question(std::string_view near) { return fmt::format("did you mean {}?", near); }
+/// What to do about an unknown name.
+struct Suggestion {
+  std::string remedy;
+  std::string meant = {};  ///< the known path or section that probably is; empty: none is near
+};
 
-/// The remedy for a name that a field has, or that it knows as another name of it; empty: none has.
-std::string remedy_for_name(std::string_view name, const OptionFields& fields) {
+Suggestion asking_for(std::string_view meant) {
+  return {fmt::format("did you mean {}?", meant), std::string(meant)};
+}
+
+/// For a name that a field has, or that it knows as another name of it; empty: none has.
+Suggestion suggestion_for_name(std::string_view name, const OptionFields& fields) {
   for (const auto& field : fields)
     for (const auto& [word, remedy] : field.hints)
-      if (word == name) return std::string(remedy);
+      if (word == name) return {std::string(remedy)};
   for (const auto& field : fields)
     if (last_name(field.path) == name || std::ranges::count(field.synonyms, name) > 0)
-      return question(field.path);
+      return asking_for(field.path);
   return {};
 }
 
-/// A remedy that names the known path or section nearest to `path`, or all of them.
-std::string remedy_for_unknown(std::string path, const OptionFields& fields) {
+/// Names the known path or section nearest to `path`, or all of them.
+Suggestion suggestion_for(std::string path, const OptionFields& fields) {
   std::ranges::replace(path, '-', '_');  // flags of scripts
   const std::string_view name = last_name(path), section = section_of(path);
-  if (std::string known = remedy_for_name(name, fields); !known.empty()) return known;
+  if (Suggestion known = suggestion_for_name(name, fields); !known.remedy.empty()) return known;
   std::vector<std::string_view> names, paths;  // what is compared, and what is then suggested
   const auto add = [&](std::string_view text, std::string_view suggestion) {
     names.push_back(text);
@@ -66,8 +75,8 @@ std::string remedy_for_unknown(std::string path, const OptionFields& fields) {
     for (const auto& field : fields) add(field.path, field.path);
   const std::string near = meant(whole_paths ? path : name, names);
   const auto found = std::find(names.begin(), names.end(), near);
-  return found == names.end() ? known_keys(whole_paths ? "" : section, fields)
-                              : question(paths[static_cast<std::size_t>(found - names.begin())]);
+  if (found == names.end()) return {known_keys(whole_paths ? "" : section, fields)};
+  return asking_for(paths[static_cast<std::size_t>(found - names.begin())]);
 }
 
 class DocumentReader {
@@ -76,20 +85,32 @@ class DocumentReader {
 
   OptionOrigins read(const OptionTree& root) {
     read_map(root, "");
-    for (const auto& [field, value] : later_) field->read(*value);
+    for (const auto& [field, value] : later_) read(*field, *value);
     return std::move(origins_);
   }
 
  private:
+  [[noreturn]] static void refuse(const std::string& where, const std::string& what,
+                                  const std::string& remedy) {
+    throw OptionError({ErrorCode::bad_options, fmt::format("{}: {}", where, what), remedy}, where);
+  }
+  static void read(const OptionField& field, const OptionTree& value) {
+    try {
+      field.read(value);
+    } catch (const Error& error) {
+      throw OptionError(error, value.where);
+    }
+  }
+
   void read_map(const OptionTree& tree, const std::string& prefix) {
     if (tree.kind == OptionTree::Kind::null) return;
     if (tree.kind != OptionTree::Kind::map)
-      throw Error(ErrorCode::bad_options,
-                  fmt::format("{}: {} must be a map of keys to values", tree.where,
-                              prefix.empty() ? "the document" : prefix),
-                  prefix.empty() ? "write one key: value per line"
-                                 : fmt::format("write its keys in braces: {}: {{{}}}", prefix,
-                                               example_below(prefix)));
+      refuse(tree.where,
+             fmt::format("{} must be a map of keys to values",
+                         prefix.empty() ? "the document" : prefix),
+             prefix.empty() ? "write one key: value per line"
+                            : fmt::format("write its keys in braces: {}: {{{}}}", prefix,
+                                          example_below(prefix)));
     for (const auto& entry : tree.entries)
       read_entry(entry, prefix.empty() ? entry.key : prefix + "." + entry.key);
   }
@@ -102,7 +123,7 @@ class DocumentReader {
       refuse_both_names(*field, path, entry.value.where);
       origins_.set(field->path, entry.value.where);
       if (field->only_with.key.empty())
-        field->read(entry.value);
+        read(*field, entry.value);
       else
         later_.emplace_back(&*field, &entry.value);
     } else if (!first_below(path).empty()) {
@@ -115,26 +136,22 @@ class DocumentReader {
   /// Of a section that resembles none here, the first key may be known; so may a key that the
   /// section, had it the suggested name, lacks.
   [[noreturn]] void refuse_unknown(const OptionTree::Entry& entry, const std::string& path) const {
-    const auto error = [&](const std::string& key) {
-      return Error(ErrorCode::bad_options,
-                   fmt::format("{}: unknown key {}", entry.where, key.substr(0, 100)),
-                   remedy_for_unknown(key, fields_));
-    };
-    const auto guesses = [](const Error& e) { return e.remedy().starts_with("did you mean"); };
-    Error whole = error(path);
+    const Suggestion whole = suggestion_for(path, fields_);
     std::string inner = path;
     const OptionTree* tree = &entry.value;
     for (; tree->kind == OptionTree::Kind::map && !tree->entries.empty();
          tree = &tree->entries.front().value)
       inner += "." + tree->entries.front().key;
-    Error of_inner = error(inner);
+    const Suggestion of_inner = suggestion_for(inner, fields_);
     const bool leads_there = std::ranges::any_of(fields_, [&](const OptionField& field) {
-      return last_name(field.path) == last_name(inner) &&
-             whole.remedy() == question(section_of(field.path));
+      return last_name(field.path) == last_name(inner) && !whole.meant.empty() &&
+             whole.meant == section_of(field.path);
     });
-    const bool is_known = !remedy_for_name(last_name(inner), fields_).empty() && !leads_there;
-    const bool takes_inner = guesses(whole) ? is_known : is_known || guesses(of_inner);
-    throw takes_inner ? std::move(of_inner) : std::move(whole);
+    const bool is_known =
+        !suggestion_for_name(last_name(inner), fields_).remedy.empty() && !leads_there;
+    const bool takes_inner = is_known || (whole.meant.empty() && !of_inner.meant.empty());
+    refuse(entry.where, fmt::format("unknown key {}", (takes_inner ? inner : path).substr(0, 100)),
+           (takes_inner ? of_inner : whole).remedy);
   }
 
   /// Throws if the option has its value already: by its other name, since keys are unique.
@@ -143,11 +160,11 @@ class DocumentReader {
     const std::string before = origins_.of(field.path);
     if (before == "default") return;
     const bool is_former = path == field.old_path;
-    throw Error(ErrorCode::bad_options,
-                fmt::format("{}: {} is the former name of {}, which is set too ({})",
-                            is_former ? where : before, field.old_path, field.path,
-                            is_former ? before : where),
-                "keep one of them");
+    const auto& [here, there] = is_former ? std::tie(where, before) : std::tie(before, where);
+    refuse(here,
+           fmt::format("{} is the former name of {}, which is set too ({})", field.old_path,
+                       field.path, there),
+           "keep one of them");
   }
 
   /// The first field in a section, or empty where there is no such section.

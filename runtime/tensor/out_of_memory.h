@@ -6,11 +6,11 @@
 
 namespace troupe {
 
-/// The Error{io} of an allocator for want of memory. Code that knows what the memory was for
+/// The Error{out_of_memory} of an allocator. Code that knows what the memory was for
 /// replaces the remedy.
 struct OutOfMemory : Error {
   OutOfMemory(std::string message, std::string remedy)
-      : Error(ErrorCode::io, std::move(message), std::move(remedy)) {}
+      : Error(ErrorCode::out_of_memory, std::move(message), std::move(remedy)) {}
 };
 
 }  // namespace troupe

@@ -22,7 +22,7 @@ Error error_of(const cuda::LibraryFailure& failure) {
   try {
     cuda::throw_error(failure);
   } catch (const OutOfMemory& error) {
-    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
     return Error(error.code(), "out of memory: " + error.message(), error.remedy());
   } catch (const Error& error) {
     return error;
@@ -53,7 +53,7 @@ TEST(CudaLibraryError, IsThatOfAContextThatIsLost) {
   kernels(stream.get().device, DType::f32).fill(stream.get(), 1.0, x);
   cudaDeviceSynchronize();
   const Error error = error_of({"cuBLASLt", "multiply", "an internal error", true});
-  EXPECT_EQ(error.code(), ErrorCode::io);
+  EXPECT_EQ(error.code(), ErrorCode::device_lost);
   EXPECT_THAT(error.what(),
               AllOf(HasSubstr("multiply (cuBLASLt answered: an internal error)"),
                     HasSubstr("cudaErrorIllegalAddress"), HasSubstr("in a new process")));

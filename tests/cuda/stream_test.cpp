@@ -304,10 +304,10 @@ TEST(CudaStream, EndsAllFencesWithTheErrorOfTheDevice) {
     }();
     const Status status = end_of(failed);
     ASSERT_FALSE(status);
-    EXPECT_EQ(status.error().code(), ErrorCode::io);
+    EXPECT_EQ(status.error().code(), ErrorCode::device_lost);
     EXPECT_TRUE(good->status());
-    EXPECT_EQ(code_of([&] { device_stream(stream.get())->synchronize(); }), ErrorCode::io);
-    EXPECT_EQ(code_of([&] { doubled(other.get(), x); }), ErrorCode::io);
+    EXPECT_EQ(code_of([&] { device_stream(stream.get())->synchronize(); }), ErrorCode::device_lost);
+    EXPECT_EQ(code_of([&] { doubled(other.get(), x); }), ErrorCode::device_lost);
     EXPECT_FALSE(end_of(device_stream(other.get())->record()));
     EXPECT_FALSE(end_of(device_stream(stream.get())->record()));
   }

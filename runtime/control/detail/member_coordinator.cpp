@@ -27,10 +27,10 @@ void MemberLoop::take_events() {
     }
   // With find_coordinator the key is looked up too: the endpoint may be one of an earlier run.
   if (phase_ == Phase::joining && joining_.has_wrong_key() && !options_.find_coordinator)
-    fail_join(Error(ErrorCode::refused,
-                    fmt::format("{}: {} closes the connection of process {} on {} "
+    fail_join(Error(ErrorCode::wrong_key,
+                    fmt::format("wrong job key: {} closes the connection of process {} on {} "
                                 "during the handshake",
-                                Member::wrong_key, coordinator_endpoint_, getpid(), options_.host),
+                                coordinator_endpoint_, getpid(), options_.host),
                     "start all processes with the same `MemberOptions::run`, and the same "
                     "TROUPE_JOB_KEY or job file; "
                     "if another job or program uses that port, set `MemberOptions::coordinator` to "

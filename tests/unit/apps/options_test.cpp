@@ -11,6 +11,7 @@
 
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
+#include "ops/graph/read_graph.h"
 #include "runtime/error.h"
 #include "tests/unit/runtime/file/support.h"
 
@@ -65,6 +66,34 @@ TEST(Options, OfACheckpointThatThisProgramDoesNotKnowAskForTheProgramThatWroteIt
   EXPECT_EQ(remedy({}), "use the program that wrote this file");
   EXPECT_EQ(remedy({"model.name=mlp"}), "no error");
   EXPECT_THAT(remedy({"model.name=deeper"}), HasSubstr("export the model from PyTorch"));
+}
+
+TEST(Options, OfACheckpointThatNoLongerFitKeepTheirRemedy) {
+  const std::string graph = std::string(TROUPE_SOURCE_DIR) + "/tests/golden/graphs/tied.onnx";
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      parse_recorded_options(text, "a/manifest.json", {}, {});
+    } catch (const Error& error) {
+      return error.message() + "\n" + error.remedy();
+    }
+    return "no error";
+  };
+  const auto with_digest = [&](const std::string& digest) {
+    return refusal("data: {name: synthetic, shape: [3, 20, 24], classes: 10}\nmodel: {file: " +
+                   graph + ", digest: " + digest + "}");
+  };
+  std::string digest = graph::digest(graph::read_graph(graph));
+  EXPECT_EQ(with_digest(digest), "no error");
+  digest.back() = digest.back() == '0' ? '1' : '0';
+  EXPECT_THAT(with_digest(digest), AllOf(HasSubstr("another value of a constant"),
+                                         HasSubstr("\nuse the file of the run")));
+  digest.front() = digest.front() == '0' ? '1' : '0';
+  EXPECT_THAT(with_digest(digest),
+              AllOf(HasSubstr("model.digest is"), HasSubstr("\nuse the file of the run")));
+  EXPECT_THAT(refusal("model: {name: mlp}\ndata: {name: csv, path: /gone}"),
+              AllOf(HasSubstr("a/manifest.json:2:25: data.path is /gone, which does not exist"),
+                    HasSubstr("\nset data.path to")));
+  EXPECT_THAT(refusal("model: {depth: 3}"), HasSubstr("\nuse the program that wrote this file"));
 }
 
 TEST(Options, NamesOfOtherModelsLeadToTheOwnSizesAndToExport) {

@@ -190,6 +190,8 @@ TEST_F(Output, SaysWhetherAFailedRunCanBeResumed) {
   const Error spent(ErrorCode::actor_failed, "stage/0 failed", "raise `RestartBudget::max`");
   EXPECT_THAT(with_resume_hint(spent, root_).remedy(),
               testing::StartsWith("raise `RestartBudget::max`; no checkpoint was written"));
+  const Error lost_gpu(ErrorCode::device_lost, "a kernel failed", "report it");
+  EXPECT_EQ(with_resume_hint(lost_gpu, root_).remedy(), "report it; no checkpoint was written");
   const Error other(ErrorCode::io, "no space", "free some");
   EXPECT_EQ(with_resume_hint(other, root_).remedy(), "free some");
 }

@@ -57,6 +57,25 @@ TEST_F(Refusals, NameTheSettingAndLeaveNoFolder) {
   EXPECT_THAT(refusal("csv.yaml", "train.evaluate=true"), HasSubstr("has no test samples"));
 }
 
+TEST_F(Refusals, OfARunWhoseDataHasMovedNameTheSetting) {
+  const std::string run = (folder_ / "run").string();
+  std::filesystem::create_directory(folder_ / "data");
+  for (const char* name : {"train.csv", "test.csv"})
+    std::filesystem::copy(folder_ / name, folder_ / "data" / name);
+  const std::string path = (folder_ / "data").string();
+  ASSERT_EQ(
+      run_troupe({"train", (folder_ / "csv.yaml").string(), "-o", run, "-r", "data.path=" + path})
+          .code,
+      exit_done);
+  std::filesystem::rename(path, path + ".moved");
+  const Ran moved = run_troupe({"eval", run});
+  EXPECT_EQ(moved.code, exit_usage);
+  EXPECT_THAT(moved.error, AllOf(HasSubstr("data.path is " + path + ", which does not exist"),
+                                 HasSubstr("try: set data.path to a CSV file")));
+  EXPECT_EQ(run_troupe({"eval", run, "-r", "data.path=" + path + ".moved"}).code, exit_done)
+      << "the remedy works";
+}
+
 TEST_F(Refusals, OfDamagedFilesAreFailuresThatNameTheOption) {
   const auto cut = [&](const std::string& from) {
     const auto path = folder_ / std::filesystem::path(from).filename();

@@ -102,7 +102,7 @@ TEST(CachingAllocator, ReportsTheSizesWhenMemoryIsOut) {
       allocator.allocate(bytes);
       FAIL() << bytes << " bytes were allocated";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::io);
+      EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
       EXPECT_NE(error.message().find(std::to_string(bytes)), std::string::npos) << error.message();
       EXPECT_NE(error.message().find("1024 in use"), std::string::npos) << error.message();
       EXPECT_NE(error.remedy().find("make the model smaller"), std::string::npos)

@@ -454,7 +454,7 @@ TEST(OpenDataset, SpeaksOfSamplesWhereTheyExceedTheMemory) {
       act();
       FAIL() << "no error";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::io);
+      EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
       EXPECT_THAT(error.message(),
                   testing::HasSubstr("samples of too_large: out of memory on cpu"));
       EXPECT_THAT(error.remedy(), testing::HasSubstr("more memory"));
