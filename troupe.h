@@ -18,6 +18,7 @@
 #include "actors/messages.h"             // every message
 #include "actors/monitor.h"              // losses of steps, counts of test sets
 #include "actors/options_text.h"         // what checkpoints say of model and data
+#include "actors/partial_weights.h"      // the weights of a file that fit a model
 #include "actors/pipeline.h"             // build_pipeline: all of them, wired
 #include "actors/reducer.h"              // sums gradients in a fixed tree
 #include "actors/schedule.h"             // GPipe, 1F1B, zero bubble
@@ -25,6 +26,7 @@
 #include "actors/stage.h"                // a part of the model
 #include "actors/starting_state.h"       // runs that resume from a checkpoint
 #include "actors/timeline.h"             // what happens in which step
+#include "actors/weights_file.h"         // files and folders of weights, to read
 
 // Actors of your own: ports, graphs and runs.
 #include "runtime/flow/actor.h"
@@ -50,6 +52,8 @@
 #include "runtime/error.h"                   // what is thrown and returned
 #include "runtime/file/checkpoint.h"         // checkpoints, to write and to read
 #include "runtime/file/checkpoint_folder.h"  // the newest complete one
+#include "runtime/file/safetensors.h"        // weights for other programs,
+#include "runtime/file/torch_file.h"         // and for PyTorch, to write
 #include "runtime/program.h"                 // run_main: errors as messages and exit codes
 #include "runtime/random.h"                  // counter-based random numbers
 #include "runtime/tensor/tensor.h"

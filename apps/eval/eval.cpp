@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "actors/evaluate.h"
+#include "actors/weights_file.h"
 #include "apps/command.h"
 #include "apps/files/best_checkpoint.h"
-#include "apps/files/weights_file.h"
 #include "apps/options/load_options.h"
 #include "apps/options/option_changes.h"
 #include "apps/options/options_table.h"

@@ -6,11 +6,11 @@
 #include <memory>
 #include <utility>
 
+#include "actors/weights_file.h"
 #include "apps/command.h"
 #include "apps/files/best_checkpoint.h"
-#include "apps/files/file_kind.h"
-#include "apps/files/weights_file.h"
 #include "apps/verbs.h"
+#include "runtime/file/file_kind.h"
 #include "runtime/file/safetensors.h"
 #include "runtime/file/torch_file.h"
 #include "runtime/print.h"

@@ -11,7 +11,6 @@
 
 #include "apps/command.h"
 #include "apps/files/best_checkpoint.h"
-#include "apps/files/file_kind.h"
 #include "apps/inspect/inspect_graph.h"
 #include "apps/inspect/print_columns.h"
 #include "apps/verbs.h"
@@ -19,6 +18,7 @@
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/digest.h"
+#include "runtime/file/file_kind.h"
 #include "runtime/file/idx.h"
 #include "runtime/file/safetensors.h"
 #include "runtime/file/torch_file.h"

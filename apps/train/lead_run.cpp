@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "actors/weights_file.h"
 #include "apps/files/best_checkpoint.h"
-#include "apps/files/weights_file.h"
 #include "apps/memory_shortage.h"
 #include "apps/options/option_changes.h"
 #include "apps/output/folder.h"

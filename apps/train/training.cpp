@@ -15,7 +15,7 @@
 #include "actors/partial_weights.h"
 #include "actors/precision.h"
 #include "actors/starting_state.h"
-#include "apps/files/weights_file.h"
+#include "actors/weights_file.h"
 #include "apps/options/load_options.h"
 #include "apps/options/option_changes.h"
 #include "apps/options/options.h"

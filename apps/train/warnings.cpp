@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "actors/partial_weights.h"
-#include "apps/files/weights_file.h"
+#include "actors/weights_file.h"
 #include "ops/backend.h"
 #include "runtime/text.h"
 #include "runtime/world/cores.h"

@@ -1,12 +1,13 @@
-// A model, a data set and a transform of one's own, trained, evaluated and resumed, in one or
-// several processes.
+// A model, a data set and a transform of one's own, trained, evaluated, resumed and fine-tuned, in
+// one or several processes.
 //
 //     ./own_model 10                                                          # 10 epochs
 //     ./own_model 20                                                          # resumes, 10 more
 //     ./own_model 20 23                            # ends after step 23, in the middle of an epoch
+//     ./own_model 5 0 w.pt      # 5 epochs that begin with weights of another run, or of PyTorch
 //     troupe launch --standalone --nproc-per-node 2 -- ./own_model 20
 //
-// Checkpoints are in the folder `checkpoints`.
+// Checkpoints are in the folder `checkpoints`, the weights alone in weights.safetensors.
 #include <troupe/troupe.h>
 
 #include <cmath>
@@ -62,8 +63,10 @@ struct Perceptron {
   }
 };
 
-RunReport train(std::int64_t epochs, std::uint32_t most_steps, const std::stop_token& stop) {
+RunReport train(std::int64_t epochs, std::uint32_t most_steps, const std::filesystem::path& weights,
+                const std::stop_token& stop) {
   const auto world = JoinedWorld::join({}, stop);
+  const std::uint32_t process = world ? world->process() : 0;
   PipelineOptions pipeline{.model = Perceptron{.width = 24},
                            .partition = {2, 1},
                            .processes = world ? world->processes() : 1,
@@ -79,8 +82,13 @@ RunReport train(std::int64_t epochs, std::uint32_t most_steps, const std::stop_t
                                              static_cast<long>(seen.count));
                                },
                            .writer = CheckpointWriterOptions{.folder = "checkpoints"}};
-  if (std::filesystem::exists("checkpoints"))
-    resume_from(pipeline, "checkpoints", world ? world->process() : 0);
+  if (std::filesystem::exists("checkpoints")) {
+    resume_from(pipeline, "checkpoints", process);
+  } else if (!weights.empty()) {
+    const WeightsFile file = open_weights(find_weights(weights));
+    const PartialWeights fitting = partial_weights(pipeline, file.tensors, file.name());
+    pipeline.initial = states_from(pipeline, process, fitting.tensors);
+  }
 
   const Timeline timeline = timeline_of(pipeline);
   const Graph graph = build_pipeline(pipeline);
@@ -92,9 +100,10 @@ RunReport train(std::int64_t epochs, std::uint32_t most_steps, const std::stop_t
   RunReport report = run(graph, options);
   if (world) world->leave();
   if (!world || world->leads()) {
-    const Checkpoint last = open_checkpoint(newest_complete_checkpoint("checkpoints").folder);
+    const WeightsFile last = open_weights(find_weights("checkpoints"));
+    stream_safetensors("weights.safetensors", last.tensors).value();
     std::printf("loss of the checkpoint on the test set: %.9f\n",
-                evaluate(pipeline, last.source()).loss);
+                evaluate(pipeline, last.tensors).loss);
   }
   return report;
 }
@@ -102,5 +111,7 @@ RunReport train(std::int64_t epochs, std::uint32_t most_steps, const std::stop_t
 int main(int argc, char** argv) {
   const std::int64_t epochs = argc > 1 ? std::atoi(argv[1]) : 10;
   const auto most_steps = static_cast<std::uint32_t>(argc > 2 ? std::atoi(argv[2]) : 0);  // 0: all
-  return run_main([&](const std::stop_token& stop) { return train(epochs, most_steps, stop); });
+  const std::filesystem::path weights = argc > 3 ? argv[3] : "";
+  return run_main(
+      [&](const std::stop_token& stop) { return train(epochs, most_steps, weights, stop); });
 }

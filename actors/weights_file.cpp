@@ -1,14 +1,14 @@
-#include "apps/files/weights_file.h"
+#include "actors/weights_file.h"
 
 #include <fmt/format.h>
 
 #include <set>
 #include <utility>
 
-#include "apps/files/file_kind.h"
 #include "ops/optim/optimizer.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/file_kind.h"
 #include "runtime/file/name_prefix.h"
 #include "runtime/file/safetensors.h"
 #include "runtime/file/torch_file.h"

@@ -1,4 +1,4 @@
-#include "apps/files/file_kind.h"
+#include "runtime/file/file_kind.h"
 
 #include <fmt/format.h>
 
