@@ -1,4 +1,5 @@
 #pragma once
+#include <concepts>
 
 namespace troupe {
 
@@ -9,5 +10,10 @@ struct Overloaded : F... {
 };
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
+
+/// For a lambda of several alternatives: `[](const OneOf<A, B> auto&) {…}`. Unlike `const auto&` it
+/// does not take an alternative that is added to the variant later; that does not compile.
+template <class T, class... All>
+concept OneOf = (std::same_as<T, All> || ...);
 
 }  // namespace troupe

@@ -56,7 +56,9 @@ std::string members(const Operator& operation) {
                        o.drawn_axes == 0 ? "" : fmt::format(" axes {}", o.drawn_axes);
                    return fmt::format("{}{}", o.probability, axes);
                  },
-                 [](const auto&) { return std::string(); }},
+                 // Told by the name or by the shapes of values.
+                 [](const OneOf<Linear, Relu, Activate, Arithmetic, Matmul, AdaptiveAveragePool,
+                                Reshape, Expand> auto&) { return std::string(); }},
       operation);
 }
 

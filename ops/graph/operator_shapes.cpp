@@ -294,7 +294,7 @@ Sizes shape_of(const Operator& operation, std::span<const Sizes* const> inputs) 
                               o.drawn_axes, rank);
                    return in[0];
                  },
-                 [&](const auto&) { return same(in); }},
+                 [&](const OneOf<Relu, Activate, Clamp, Affine> auto&) { return same(in); }},
       operation);
   in.require(result.size() <= static_cast<std::size_t>(Shape::max_rank),
              "its result {} has more than {} axes", to_string(result), Shape::max_rank);

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/graph/builder.h"
@@ -251,6 +253,48 @@ TEST(GraphDigest, IsOfOperatorsAndOfLiterals) {
   EXPECT_EQ(literals(one), std::vector<std::string>{"scale"});
   two.nodes[0].operation = Arithmetic{ArithmeticOperation::add};
   EXPECT_NE(operators_in(digest(one)), operators_in(digest(two)));
+}
+
+/// Runs that were started earlier have them in their checkpoints.
+TEST(GraphDigest, OfEachOperatorIsWhatItWas) {
+  const std::vector<std::pair<Operator, std::string_view>> known{
+      {Convolution{{.kernel_h = 3, .stride_h = 2, .padding_w = 1, .groups = 4}}, "eea7d5524327"},
+      {Linear{}, "f2ac7c43a3f0"},
+      {BatchNorm{.epsilon = 0.5, .momentum = 0.25, .counter = "n"}, "657f889b4417"},
+      {LayerNorm{.features = 3, .epsilon = 0.5}, "2e6fb6cadfd9"},
+      {Embedding{.padding_row = 3}, "f9bb9113783e"},
+      {Embedding{}, "d3a636d5c19e"},
+      {Relu{}, "17595868a6a3"},
+      {Activate{ActivationFunction::gelu}, "26c5ee35dcb0"},
+      {Clamp{.low = -1, .high = 6}, "ed9cca42dbf3"},
+      {Arithmetic{ArithmeticOperation::divide}, "23bf71a0687b"},
+      {Affine{.factor = 2, .offset = 0.5}, "2a28046dca3b"},
+      {Matmul{}, "e4769b83eead"},
+      {Attention{.causal = true, .scale = 0.125, .dropout = 0.5}, "65efa7444f8e"},
+      {Attention{.scale = 0.125}, "8c55ba81b525"},
+      {Softmax{.axis = 1, .logarithm = true}, "a0d1bb9d5124"},
+      {Reduce{.axes = {1, 2}, .keeps_axes = true, .mean = false}, "56b45357af28"},
+      {MaxPool{{.kernel_h = 3, .kernel_w = 2, .padding_w = 1}}, "e05e4d0c5360"},
+      {AveragePool{{.kernel_h = 3, .kernel_w = 2, .padding_w = 1}}, "979d0c0fbc7f"},
+      {AdaptiveAveragePool{.out_h = 2}, "e254bf6cd337"},
+      {Reshape{.shape = {fixed(2)}}, "59f953aaca9e"},
+      {Expand{.shape = {fixed(2)}}, "60de2d535e99"},
+      {Permute{.axes = {0, 2, 1}}, "50ae421d7e8e"},
+      {Slice{.axis = 1, .start = 2, .count = 3}, "01ab52bfe1dc"},
+      {Concatenate{.axis = 1}, "7fa0db0abf90"},
+      {Dropout{.probability = 0.25, .drawn_axes = 2}, "b7eff79dc32a"},
+      {Dropout{.probability = 0.25}, "aae4f73c4f1c"}};
+  std::set<std::size_t> met;
+  for (const auto& [operation, expected] : known) {
+    Graph graph;
+    graph.values = {{.kind = Value::Kind::input, .shape = {{.per_sample = 1}, fixed(2)}}, {}};
+    graph.input = {0};
+    graph.output = {1};
+    graph.nodes = {{.operation = operation, .inputs = {graph.input}, .output = graph.output}};
+    EXPECT_EQ(digest(graph).substr(0, 12), expected) << name_of(operation);
+    met.insert(operation.index());
+  }
+  EXPECT_EQ(met.size(), std::variant_size_v<Operator>) << "an operator is missing here";
 }
 
 /// What a training pass through a model gives, in f64.
