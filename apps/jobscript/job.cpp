@@ -45,14 +45,16 @@ bool has_cpu_nodes(const Profile& profile) {
   });
 }
 
-/// GPUs of a node: as asked for; none where nothing computes on them and there are other nodes;
-/// else one for each stage where they fit a node, for fewer processes as many; else all.
+/// GPUs of a node: as asked for; one if the run computes on it; none where nothing computes on them
+/// and there are other nodes; else one for each stage where they fit a node, for fewer processes as
+/// many; else all.
 std::int64_t choose_gpus(const Profile& profile, const JobRequest& request, const JobShape& shape) {
   if (request.gpus_per_node) return *request.gpus_per_node;
   const bool open = request.partition.empty() && request.qos.empty();
   if (!request.computes_on_gpus && open && has_cpu_nodes(profile)) return 0;
   const Profile::NodeKind* kind = kind_with_gpus(profile, request);
   if (kind == nullptr) return 0;
+  if (request.computes_on_gpus && kind->gpu_cuda) return 1;
   if (request.tasks_per_node && request.launcher == "srun")
     return std::min(*request.tasks_per_node, kind->gpus);
   return request.nodes == 1 ? std::min(shape.stages(), kind->gpus) : kind->gpus;
@@ -80,12 +82,23 @@ void check_gpus(const JobLayout& layout, const JobRequest& request, const JobSha
   }
 }
 
-/// Processes of a node: as requested, else one for each GPU, on CPU nodes one for each stage.
+/// Processes of a node: as requested, else one if it computes on a GPU, one for each GPU that stays
+/// idle, on CPU nodes one for each stage.
 std::int64_t choose_processes(const JobLayout& layout, const JobRequest& request,
                               const JobShape& shape) {
   if (request.tasks_per_node) return *request.tasks_per_node;
+  if (layout.computes_on_gpu()) return 1;
   if (layout.gpus > 0) return layout.gpus;
   return std::max<std::int64_t>(1, shape.stages() / layout.nodes);
+}
+
+// As the doctor does, but before the job waits in a queue.
+void check_processes_on_gpu(const JobLayout& layout) {
+  const std::int64_t world = layout.nodes * layout.processes;
+  if (!layout.computes_on_gpu() || world == 1) return;
+  refuse(fmt::format("{} ({} × {}), but no transport carries a GPU's tensors between them",
+                     counted(world, "process"), counted(layout.nodes, "node"), layout.processes),
+         "--nodes 1 --tasks-per-node 1, or -r device=cpu");
 }
 
 /// Cores of a process: on CPU nodes those that its stages and loaders use.
@@ -163,6 +176,8 @@ std::int64_t busy_cores(const JobLayout& layout, const JobShape& shape) {
 void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& shape) {
   const Profile& profile = layout.profile;
   auto& notes = layout.notes;
+  constexpr std::string_view why_on_cpu =
+      built_with_cuda ? "device is cpu" : "this troupe is built without CUDA";
   if (!profile.closed.empty())
     notes.push_back(fmt::format("{} is closed {}", profile.title, profile.closed));
   if (!layout.partition.note.empty())
@@ -173,13 +188,17 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
                     "--gpus-per-node 0 uses CPU nodes",
                     layout.kind.gpu, counted(layout.gpus, "GPU")));
   if (layout.gpus > 0 && layout.kind.gpu_cuda && layout.gpus_stay_idle)
-    notes.emplace_back(
-        "this troupe computes on the CPU cores of the GPU nodes; the GPUs stay idle");
+    notes.push_back(fmt::format(
+        "{}: the run computes on the CPU cores of the GPU nodes, and the GPUs stay idle",
+        why_on_cpu));
+  if (layout.computes_on_gpu() && layout.gpus > 1)
+    notes.push_back(
+        fmt::format("a run uses one GPU: {} of each node stay{} idle; --gpus-per-node 1",
+                    layout.gpus - 1, layout.gpus == 2 ? "s" : ""));
   if (layout.gpus == 0 && layout.kind.gpus == 0 && !request.gpus_per_node &&
       request.partition.empty() && !request.computes_on_gpus && profile.has_gpus())
-    notes.emplace_back(
-        "this troupe computes on CPU cores, so the job uses CPU nodes; --gpus-per-node 1 or more "
-        "requests GPU nodes");
+    notes.push_back(fmt::format(
+        "{}, so the job uses CPU nodes; --gpus-per-node 1 or more requests GPU nodes", why_on_cpu));
   if (layout.gpus == 0 && layout.kind.gpus > 0)
     notes.push_back(fmt::format("{} has no CPU nodes: {} of each node stay idle", profile.title,
                                 counted(layout.kind.gpus, layout.kind.gpu)));
@@ -258,7 +277,9 @@ JobLayout lay_out_job(const ClusterProfile& profile, const JobRequest& request,
   layout.partition = choose_partition(profile, request, layout.gpus);
   layout.kind = profile.kind_of(layout.partition);
   check_gpus(layout, request, shape);
+  layout.gpus_stay_idle = layout.gpus > 0 && !(request.computes_on_gpus && layout.kind.gpu_cuda);
   layout.processes = choose_processes(layout, request, shape);
+  check_processes_on_gpu(layout);
   check_work(shape, layout.nodes, layout.processes);
   layout.tasks = request.launcher == "launch" ? 1 : layout.processes;
   layout.cores = choose_cores(layout, request, shape);
@@ -270,7 +291,6 @@ JobLayout lay_out_job(const ClusterProfile& profile, const JobRequest& request,
                        std::max<std::int64_t>(1, layout.kind.cores / layout.tasks)));
   layout.memory = choose_memory(layout, request);
   layout.signal_before = choose_signal(request);
-  layout.gpus_stay_idle = layout.gpus > 0 && !(request.computes_on_gpus && layout.kind.gpu_cuda);
   add_conditions(layout, request);
   add_notes(layout, request, shape);
   if (std::string uneven = uneven_words(layout.nodes * layout.processes, shape.work);

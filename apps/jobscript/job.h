@@ -25,7 +25,7 @@ inline constexpr bool built_with_cuda = false;
 struct JobRequest {
   std::int64_t nodes = 1;
   std::chrono::seconds time{0};
-  bool computes_on_gpus = built_with_cuda;
+  bool computes_on_gpus = built_with_cuda;     ///< the run would, on a node that has them
   std::optional<std::int64_t> gpus_per_node;   ///< 0: CPU nodes
   std::optional<std::int64_t> tasks_per_node;  ///< processes on a node
   std::optional<std::int64_t> cpus_per_task;
@@ -73,12 +73,13 @@ struct JobLayout {
   std::vector<std::string_view> conditions;  ///< that hold, of ClusterProfile::Line::when
   std::vector<std::string> notes;            ///< for the user, beside the script
 
+  bool computes_on_gpu() const { return gpus > 0 && !gpus_stay_idle; }
   bool holds(const ClusterProfile::Line& line) const;
 };
 
 /// Throws Error{usage} for requests that exceed the cluster (more nodes, time or GPUs than any
-/// partition allows). Throws Error{bad_options} with the line to change if there are more processes
-/// than stages.
+/// partition allows, several processes of a run on a GPU). Throws Error{bad_options} with the line
+/// to change if there are more processes than stages.
 JobLayout lay_out_job(const ClusterProfile& profile, const JobRequest& request,
                       const JobShape& shape);
 

@@ -189,9 +189,10 @@ int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
                 fmt::format("{} jobscript --cluster {} --time 2:00:00 options.yaml", program_name(),
                             arguments.cluster));
   const ClusterProfile profile = find_profile(arguments.cluster);
-  const JobRequest request = complete(arguments, call);
+  JobRequest request = complete(arguments, call);
   OptionOrigins origins;
   const Options options = load_options(arguments.options, arguments.overrides, call.own, &origins);
+  if (options.device == DeviceChoice::cpu) request.computes_on_gpus = false;
   const JobShape shape = shape_of(options, origins, arguments);
   const JobLayout layout = lay_out_job(profile, request, shape);
   const auto definitions = container_files(layout, request);
@@ -226,13 +227,14 @@ void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
       ->type_name("TIME");
   verb.add_option(
           "--gpus-per-node", request.gpus_per_node,
-          "GPUs of a node; 0: CPU nodes (0 if the cluster has CPU nodes, else those that the "
-          "stages need)")
+          "GPUs of a node; 0: CPU nodes (1 if the run computes on a GPU; else 0 if the cluster "
+          "has CPU nodes, else those that the stages need)")
       ->check(CLI::Range(0L, 64L))
       ->option_text("NUMBER");
   verb.add_flag("--cpu", arguments.cpu, "CPU nodes, same as --gpus-per-node 0");
-  verb.add_option("--tasks-per-node,--ntasks-per-node", request.tasks_per_node,
-                  "processes on a node (one for each GPU or stage)")
+  verb.add_option(
+          "--tasks-per-node,--ntasks-per-node", request.tasks_per_node,
+          "processes on a node (one if it computes on a GPU; else one for each GPU or stage)")
       ->check(CLI::Range(1L, 4096L))
       ->option_text("NUMBER");
   verb.add_option("-c,--cpus-per-task", request.cpus_per_task, "cores of a process")

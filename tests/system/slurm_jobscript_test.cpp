@@ -132,9 +132,10 @@ TEST_F(SlurmJobscript, IsAcceptedForEveryCluster) {
   file("options.yaml", options_of_eight);
   for (const auto& entry : fs::directory_iterator(TROUPE_SOURCE_DIR "/clusters")) {
     const std::string cluster = entry.path().stem();
-    for (const std::vector<std::string>& variant : {std::vector<std::string>{"--nodes", "2"},
-                                                    {"--nodes", "1", "--gpus-per-node", "0"},
-                                                    {"--nodes", "2", "--launcher", "launch"}}) {
+    for (const std::vector<std::string>& variant :
+         {std::vector<std::string>{"--nodes", "2", "-r", "device=cpu"},
+          {"--nodes", "1", "--gpus-per-node", "0"},
+          {"--nodes", "2", "--launcher", "launch", "-r", "device=cpu"}}) {
       // Olivia, Narval and the like have four GPUs a node, Nibi and LUMI eight.
       std::vector<std::string> words = {"--cluster", cluster, "--time", "1h", "-A", "project"};
       words.insert(words.end(), variant.begin(), variant.end());

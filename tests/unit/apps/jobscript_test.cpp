@@ -27,12 +27,24 @@ using testing::Not;
 /// From a request and a shape to the text of a script.
 class Jobscript : public ProfileFolder {
  protected:
+  /// Of a run that computes on CPUs.
   static JobRequest request(std::int64_t nodes, seconds time) {
     JobRequest wanted;
     wanted.nodes = nodes;
     wanted.time = time;
     wanted.name = "run";
     wanted.account = "project_1";
+    wanted.computes_on_gpus = false;
+    return wanted;
+  }
+  /// With GPUs, which stay idle.
+  static JobRequest request(std::int64_t nodes, seconds time, std::int64_t gpus) {
+    JobRequest wanted = request(nodes, time);
+    wanted.gpus_per_node = gpus;
+    return wanted;
+  }
+  static JobRequest request_on_gpus(std::int64_t nodes) {
+    JobRequest wanted = request(nodes, hours(1));
     wanted.computes_on_gpus = true;
     return wanted;
   }
@@ -55,33 +67,30 @@ class Jobscript : public ProfileFolder {
 
 TEST_F(Jobscript, SharesCoresAndMemoryInProportionToTheGpus) {
   file("small.yaml", small_profile);
-  const std::string text = script("small", request(1, hours(1)), shape(2, 1));
+  const std::string text = script("small", request(1, hours(1), 2), shape(2, 1));
   EXPECT_THAT(text, AllOf(HasSubstr("--partition=short"), HasSubstr("--ntasks-per-node=2"),
                           HasSubstr("--cpus-per-task=16"), HasSubstr("--gres=gpu:x1:2"),
                           HasSubstr("--mem=61G"), HasSubstr("--time=01:00:00")));
-  const std::string four = script("small", request(2, hours(3)), shape(2, 4));
+  const std::string four = script("small", request(2, hours(3), 4), shape(2, 4));
   EXPECT_THAT(four, AllOf(HasSubstr("--partition=long"), HasSubstr("--nodes=2"),
                           HasSubstr("--ntasks-per-node=4"), HasSubstr("--mem=122G")));
-  EXPECT_THAT(script("small", request(1, hours(1)), shape(1, 1)), HasSubstr("--mem=31232M"));
+  EXPECT_THAT(script("small", request(1, hours(1), 1), shape(1, 1)), HasSubstr("--mem=31232M"));
 }
 
 TEST_F(Jobscript, WritesEachLineOnlyWhereItsConditionsHold) {
   file("small.yaml", small_profile);
-  const std::string one = script("small", request(1, hours(1)), shape(2, 1));
+  const std::string one = script("small", request(1, hours(1), 2), shape(2, 1));
   EXPECT_THAT(one, AllOf(HasSubstr("export ALWAYS=1 "), HasSubstr("# a reason"),
                          HasSubstr("export WITH_GPU=\"a b\""), Not(HasSubstr("AMONG_SEVERAL"))));
-  EXPECT_THAT(script("small", request(2, hours(1)), shape(2, 4)), HasSubstr("AMONG_SEVERAL=2"));
-  JobRequest cpu = request(1, hours(1));
-  cpu.gpus_per_node = 0;
-  EXPECT_THAT(script("small", cpu, shape(2, 1)),
+  EXPECT_THAT(script("small", request(2, hours(1), 4), shape(2, 4)), HasSubstr("AMONG_SEVERAL=2"));
+  EXPECT_THAT(script("small", request(1, hours(1), 0), shape(2, 1)),
               AllOf(HasSubstr("--partition=cpu"), Not(HasSubstr("gres")),
                     Not(HasSubstr("WITH_GPU")), HasSubstr("ALWAYS")));
 }
 
 TEST_F(Jobscript, GivesCpuJobsTheCoresThatTheirStagesAndLoadersNeed) {
   file("small.yaml", small_profile);
-  JobRequest cpu = request(2, hours(1));
-  cpu.gpus_per_node = 0;
+  JobRequest cpu = request(2, hours(1), 0);
   JobShape made = shape(4, 1);
   made.intra_op_threads = 3;
   made.workers = 2;
@@ -95,7 +104,7 @@ TEST_F(Jobscript, GivesCpuJobsTheCoresThatTheirStagesAndLoadersNeed) {
 
 TEST_F(Jobscript, LeavesForkingToTheLauncherWhereThatIsAskedFor) {
   file("small.yaml", small_profile);
-  JobRequest wanted = request(2, hours(1));
+  JobRequest wanted = request(2, hours(1), 4);
   wanted.launcher = "launch";
   const std::string text = script("small", wanted, shape(2, 4));
   EXPECT_THAT(text, AllOf(HasSubstr("--ntasks-per-node=1 "), HasSubstr("--cpus-per-task=64"),
@@ -108,10 +117,10 @@ TEST_F(Jobscript, RefusesMoreThanThePartitionsTake) {
   const auto plan = [&](const JobRequest& wanted, const JobShape& made) {
     return refusal([&] { lay_out_job(find_profile("small"), wanted, made); });
   };
-  EXPECT_THAT(plan(request(5, hours(1)), shape(4, 5)),
+  EXPECT_THAT(plan(request(5, hours(1), 4), shape(4, 5)),
               AllOf(HasSubstr("short takes at most 4 nodes, not 5"),
                     HasSubstr("long takes at most 2 nodes, not 5")));
-  EXPECT_THAT(plan(request(1, hours(50)), shape(1, 1)),
+  EXPECT_THAT(plan(request(1, hours(50), 1), shape(1, 1)),
               AllOf(HasSubstr("at most 2-00:00:00"), HasSubstr("--time 2-00:00:00")));
   JobRequest wanted = request(1, hours(1));
   wanted.partition = "lng";
@@ -138,7 +147,6 @@ TEST_F(Jobscript, TakesTheCpuPartitionThatIsAskedForWithoutGpus) {
 TEST_F(Jobscript, TakesCpuNodesWhereNothingComputesOnGpus) {
   file("small.yaml", small_profile);
   JobRequest wanted = request(1, hours(1));
-  wanted.computes_on_gpus = false;
   EXPECT_THAT(script("small", wanted, shape(2, 1)),
               AllOf(HasSubstr("--partition=cpu"), Not(HasSubstr("gres"))));
   wanted.gpus_per_node = 2;
@@ -146,9 +154,41 @@ TEST_F(Jobscript, TakesCpuNodesWhereNothingComputesOnGpus) {
               AllOf(HasSubstr("--partition=short"), HasSubstr(", unused.\n")));
 }
 
-TEST_F(Jobscript, AsksForAsManyGpusAsThereAreProcesses) {
+TEST_F(Jobscript, TakesOneGpuAndOneProcessForARunThatComputesOnIt) {
+  file("small.yaml", small_profile);
+  JobRequest wanted = request_on_gpus(1);
+  EXPECT_THAT(script("small", wanted, shape(2, 1)),
+              AllOf(HasSubstr("--partition=short"), HasSubstr("--ntasks-per-node=1 "),
+                    HasSubstr("--cpus-per-task=16"), HasSubstr("--gres=gpu:x1:1"),
+                    HasSubstr("; one GPU per process.\n"), Not(HasSubstr("idle"))));
+  wanted.gpus_per_node = 4;
+  const JobLayout four = lay_out_job(find_profile("small"), wanted, shape(2, 1));
+  EXPECT_EQ(four.processes, 1);
+  EXPECT_THAT(four.notes, testing::ElementsAre(
+                              "a run uses one GPU: 3 of each node stay idle; --gpus-per-node 1"));
+  wanted.gpus_per_node = 0;
+  EXPECT_EQ(lay_out_job(find_profile("small"), wanted, shape(2, 1)).processes, 2);
+}
+
+TEST_F(Jobscript, RefusesSeveralProcessesOnGpusBeforeTheyWaitInAQueue) {
+  file("small.yaml", small_profile);
+  const auto plan = [&](const JobRequest& wanted) {
+    return refusal([&] { lay_out_job(find_profile("small"), wanted, shape(4, 1)); });
+  };
+  EXPECT_EQ(plan(request_on_gpus(2)),
+            "2 processes (2 nodes × 1), but no transport carries a GPU's tensors between them | "
+            "--nodes 1 --tasks-per-node 1, or -r device=cpu");
+  JobRequest tasks = request_on_gpus(1);
+  tasks.tasks_per_node = 4;
+  EXPECT_THAT(plan(tasks), HasSubstr("4 processes (1 node × 4), but no transport"));
+  tasks.partition = "cpu";
+  EXPECT_EQ(plan(tasks), "no error");
+}
+
+TEST_F(Jobscript, AsksForAsManyIdleGpusAsThereAreProcesses) {
   file("small.yaml", small_profile);
   JobRequest wanted = request(2, hours(1));
+  wanted.partition = "short";
   wanted.tasks_per_node = 1;
   const JobLayout plan = lay_out_job(find_profile("small"), wanted, shape(2, 1));
   EXPECT_EQ(plan.gpus, 1);
@@ -241,7 +281,7 @@ TEST_F(Jobscript, DefinesTheContainersThatTheSiteRuns) {
 
 TEST_F(Jobscript, StartsProcessesInApptainerWithTheSitesFolders) {
   file("small.yaml", small_profile);
-  JobRequest wanted = request(1, hours(1));
+  JobRequest wanted = request(1, hours(1), 2);
   wanted.container = "apptainer";
   wanted.image = "my image.sif";
   const JobLayout plan = lay_out_job(find_profile("small"), wanted, shape(2, 1));
@@ -253,7 +293,7 @@ TEST_F(Jobscript, StartsProcessesInApptainerWithTheSitesFolders) {
 
 TEST_F(Jobscript, FindsImageAndDefinitionInTheFolderTheyAreWrittenTo) {
   file("small.yaml", small_profile);
-  JobRequest wanted = request(1, hours(1));
+  JobRequest wanted = request(1, hours(1), 2);
   wanted.container = "apptainer";
   wanted.folder = "job";
   const JobLayout plan = lay_out_job(find_profile("small"), wanted, shape(2, 1));
