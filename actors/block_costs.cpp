@@ -89,8 +89,7 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
   (void)backend(device).take_scratch_peak(device.index);
   const std::size_t before = allocator.counters().in_use_bytes;
   std::unique_ptr<ForwardPass> pass;
-  const auto forward =
-      time_of(stream, [&] { pass = block.forward(x, RandomKey{}, !first_block); });
+  const auto forward = time_of(stream, [&] { pass = block.forward(x, RandomKey{}, !first_block); });
   Tensor y = pass->result();
   const std::size_t after_forward = allocator.counters().in_use_bytes;
   costs.output_bytes = y.bytes();

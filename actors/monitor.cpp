@@ -160,10 +160,11 @@ void Monitor::refuse_smallest_scale() const {
   if (!options_.loss_scale || !options_.stop_on_nan) return;
   const auto& [norm, scale] = scores_.norms.at(committed_);
   if (std::isfinite(norm) || !is_smallest(*options_.loss_scale, scale)) return;
-  throw Error(ErrorCode::diverged,
-              fmt::format("the gradient of step {} is not finite with the smallest loss scale, {}",
-                          committed_ + 1, scale.scale),
-              "lower `lr`, or raise `warmup_steps`; with a lower `min_scale` the scale falls on");
+  throw Error(
+      ErrorCode::diverged,
+      fmt::format("the gradient of step {} is not finite with the smallest loss scale, {}",
+                  committed_ + 1, scale.scale),
+      "lower `lr`, or raise `warmup_steps`; with a lower `min_scale` the scale can fall further");
 }
 
 void Monitor::on_commit(const Commit& commit) {

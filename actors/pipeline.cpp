@@ -394,9 +394,10 @@ void check(const PipelineOptions& options) {
         fmt::format("`evaluates` is true, but {} has no test samples", data.name()),
         "give it test samples (tables: set `Dataset::test_fraction`), or set `evaluates` to false");
   if (options.rate.schedule == LearningRateSchedule::plateau && !options.evaluates)
-    throw Error(ErrorCode::bad_options,
-                "the schedule is plateau, but `evaluates` is false: nothing tells a plateau",
-                "set `evaluates` to true");
+    throw Error(
+        ErrorCode::bad_options,
+        "the schedule is plateau, but `evaluates` is false: only evaluations show a plateau",
+        "set `evaluates` to true");
   if (options.stopping.is_set() && !options.evaluates)
     throw Error(ErrorCode::bad_options,
                 "a `target_accuracy` or `patience` is set, but `evaluates` is false",

@@ -25,7 +25,7 @@ struct PipelineData {
   MixOptions mix = {};                            ///< mix-up and cut-mix of training samples
   bool shuffle = true;
   bool drop_last = true;  ///< leave out the samples that do not fill a batch
-  int workers = 1;   ///< threads that prepare micro-batches for each replica; 0: the loader does
+  int workers = 1;  ///< threads that prepare micro-batches, for each loader and evaluate(); 0: none
   int prefetch = 4;  ///< micro-batches prepared ahead of the edge's slots
 };
 

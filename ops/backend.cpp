@@ -20,13 +20,14 @@ void check_products(const Stream& stream) {
                 "leave it at its default, or compute on a GPU");
   if (computes.multiplies(stream.products)) return;
   const bool bf16 = stream.products == DType::bf16 && stream.device == Device::cpu();
-  throw Error(ErrorCode::unsupported,
-              fmt::format("`Stream::products` multiplies in {}, which {} does not{}",
-                          name_of(stream.products), to_string(stream.device),
-                          bf16 ? ": it has neither AVX-512 BF16 nor AMX, or ONEDNN_MAX_CPU_ISA "
-                                 "forbids them"
-                               : ""),
-              "choose a `Stream::products` of f32, such as 32-true, or compute on a GPU");
+  throw Error(
+      ErrorCode::unsupported,
+      fmt::format("`Stream::products` needs matrix products in {}, which {} does not support{}",
+                  name_of(stream.products), to_string(stream.device),
+                  bf16 ? ": it has neither AVX-512 BF16 nor AMX, or ONEDNN_MAX_CPU_ISA "
+                         "forbids them"
+                       : ""),
+      "choose a `Stream::products` of f32, such as 32-true, or compute on a GPU");
 }
 
 const KernelTable& kernels(Device device, DType dtype) {

@@ -77,15 +77,17 @@ DatasetSummary DatasetSource::describe(const DatasetOptions& options) const {
   return with_memory_for(name(), [&] { return describe_(*this, options); });
 }
 
-Dataset open_dataset(DatasetSource source, const DatasetOptions& options) {
+Dataset open_dataset(DatasetSource source, const DatasetOptions& options,
+                     std::shared_ptr<const SampleReader> opened) {
   source.check(options);
   OptionFields fields = source.options();
   DatasetOptions kept = options;
   fields.push_back(field("seed", kept.seed, ""));
   fields.push_back(field("data.limit", kept.limit, ""));
   fields.push_back(field("data.test_limit", kept.test_limit, ""));
-  auto reader = with_memory_for(source.name(), [&] { return source.open_(source, options); });
-  return {std::move(reader), fields};
+  if (!opened)
+    opened = with_memory_for(source.name(), [&] { return source.open_(source, options); });
+  return {std::move(opened), fields};
 }
 
 }  // namespace troupe

@@ -117,6 +117,8 @@ struct DatasetOptions {
 struct DatasetSummary {
   SampleSpec samples;
   std::int64_t train = 0, test = 0;  ///< samples
+  /// The reader, if the data set had to be opened for them; open_dataset takes it.
+  std::shared_ptr<const SampleReader> opened = {};
 };
 
 /// A struct that describes a data set: its members are the data set's options, `open` makes a
@@ -143,7 +145,7 @@ class DatasetSource : public Definition {
           if constexpr (requires { own.describe(options); })
             return own.describe(options);
           else
-            return summary_of(*own.open(options));
+            return summary_of(own.open(options));
         }),
         open_([](const DatasetSource& self, const DatasetOptions& options) {
           return self.as<D>().open(options);
@@ -157,7 +159,8 @@ class DatasetSource : public Definition {
     }
   }
 
-  /// Reads headers and labels at most. Throws as open_dataset.
+  /// Reads headers and labels at most where the data set can tell from those, else opens it. Throws
+  /// as open_dataset.
   DatasetSummary describe(const DatasetOptions& options = {}) const;
   /// Mean and standard deviation of the pixels, each for all channels or one for each; 0 and 1 if
   /// the data set has no usual values.
@@ -165,10 +168,12 @@ class DatasetSource : public Definition {
   const std::vector<double>& usual_std() const { return usual_std_; }
 
  private:
-  static DatasetSummary summary_of(const SampleReader& reader) {
-    return {reader.samples(), reader.count(Split::train), reader.count(Split::test)};
+  static DatasetSummary summary_of(std::shared_ptr<const SampleReader> reader) {
+    return {reader->samples(), reader->count(Split::train), reader->count(Split::test),
+            std::move(reader)};
   }
-  friend Dataset open_dataset(DatasetSource source, const DatasetOptions& options);
+  friend Dataset open_dataset(DatasetSource source, const DatasetOptions& options,
+                              std::shared_ptr<const SampleReader> opened);
   void check(const DatasetOptions& options) const;
 
   DatasetSummary (*describe_)(const DatasetSource& self, const DatasetOptions& options);
@@ -178,7 +183,9 @@ class DatasetSource : public Definition {
 };
 
 /// Throws Error: bad_options for options outside their declared ranges, io for a missing file (and
-/// how to get it), bad_file for a file that is damaged or does not fit the others.
-Dataset open_dataset(DatasetSource source, const DatasetOptions& options = {});
+/// how to get it), bad_file for a file that is damaged or does not fit the others. `opened` is
+/// DatasetSummary::opened of the same source and options: it is not opened again.
+Dataset open_dataset(DatasetSource source, const DatasetOptions& options = {},
+                     std::shared_ptr<const SampleReader> opened = {});
 
 }  // namespace troupe

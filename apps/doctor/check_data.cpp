@@ -10,7 +10,7 @@ namespace troupe {
 DataCheck check_data(const Options& options) {
   const std::string check = "data";
   try {
-    const Dataset dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
+    const Dataset dataset = open_dataset(options);
     for (const Split split : {Split::train, Split::test})
       static_cast<void>(dataset.stored(split));  // reads the files to their ends
     return {.observation = {check,

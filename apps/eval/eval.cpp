@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "apps/output/report.h"
 #include "apps/train/training.h"
 #include "apps/verbs.h"
+#include "ops/devices.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
@@ -45,8 +47,13 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
   // The weights that the run started from do not matter, and may no longer exist.
   std::vector<std::string> overrides = {"model.weights="};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  return parse_recorded_options(weights.options, (weights.path / "manifest.json").string(),
-                                overrides, own);
+  Options options = parse_recorded_options(
+      weights.options, (weights.path / "manifest.json").string(), overrides, own);
+  // A run on a GPU can be evaluated on a host without one, unless the command line demands one.
+  const bool is_asked = std::ranges::any_of(
+      arguments.overrides, [](const std::string& text) { return text.starts_with("device="); });
+  if (!is_asked && options.device == DeviceChoice::cuda) options.device = DeviceChoice::automatic;
+  return options;
 }
 
 Evaluation evaluate(const Options& options, const PipelineOptions& pipeline,
@@ -60,12 +67,11 @@ Evaluation evaluate(const Options& options, const PipelineOptions& pipeline,
 
 /// A sentence if the test samples contain samples that the weights were trained on: where more of
 /// the same data, or others of it, are held out than in the run that wrote them.
-std::string trained_on(const Options& options, const WeightsFile& weights, const Definitions& own) {
+std::string trained_on(const Options& options, const WeightsFile& weights) {
   std::optional<Options> before;
   try {
-    if (!weights.options.empty())
-      before = parse_recorded_options(weights.options, "", {"model.weights="}, own);
-  } catch (const Error&) {  // its data is no longer there, so it is not what is evaluated now
+    if (!weights.options.empty()) before = parse_past_options(weights.options, "", options);
+  } catch (const Error&) {  // of another version, or of other definitions
   }
   const auto is_same = [&](std::string_view key) {
     return option_text(*before, key) == option_text(options, key);
@@ -87,13 +93,14 @@ int print_evaluation(const EvalArguments& arguments, const Definitions& own) {
   const Options options = options_for(arguments, weights, own);
   PipelineOptions pipeline = options.pipeline;
   pipeline.model = options.model.chosen();
+  pipeline.stream.device = choose_device(options.device);
   pipeline.stream.threads = intra_op_threads(options, 1);
-  pipeline.data.dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
-  if (const std::string sentence = trained_on(options, weights, own); !sentence.empty())
+  pipeline.data.dataset = open_dataset(options);
+  if (const std::string sentence = trained_on(options, weights); !sentence.empty())
     print_warning("{}", sentence);
   const Evaluation result = evaluate(options, pipeline, weights);
   if (!std::isfinite(result.loss)) print_warning("the test loss is not finite");
-  print_out("{}\n", weights.name());
+  print_out("{}{}\n", weights.name(), device_heading(pipeline.stream.device));
   if (pipeline.data.dataset.samples().dtype == DType::u8)
     print_out("normalised with mean {}, std {}\n", fmt::join(pipeline.data.mean, ", "),
               fmt::join(pipeline.data.std, ", "));

@@ -146,7 +146,7 @@ void add_fetch_verb(CLI::App& app, ChosenVerb& chosen) {
       ->type_name("FOLDER");
   verb->add_option("--url", arguments->url, "base URL of a mirror")->type_name("URL");
   verb->add_option("--timeout", arguments->timeout,
-                   "give up after so many seconds without data (30)")
+                   "end the download after this time without data (30)")
       ->check(CLI::Range(1, 3600))
       ->option_text("SECONDS");
   verb->add_flag("--force", arguments->force,

@@ -8,6 +8,7 @@
 
 #include "apps/error_wording.h"
 #include "apps/options/options_table.h"
+#include "apps/output/slow_notice.h"
 #include "ops/models/file_model.h"
 #include "runtime/error.h"
 #include "runtime/options/tree.h"
@@ -177,6 +178,7 @@ std::vector<std::string> unused_loss_scale(const Options& options, const OptionO
 
 /// An error if the data set's options are wrong, or its files cannot be read on this host.
 Result<DatasetSummary> summary_of_samples(const Options& options) {
+  const SlowNotice notice(fmt::format("opening the data set {}", options.dataset.name));
   try {
     return options.dataset.chosen().describe(dataset_options(options));
   } catch (const Error& error) {
@@ -212,8 +214,9 @@ std::vector<std::string> unused_mean(const Options& options) {
                   name_of(options.samples.value().samples.dtype))};
 }
 
-/// Who has written a document: a user, or a program of Troupe, in a checkpoint or an output folder.
-enum class Written { by_user, by_program };
+/// Whose document it is: a user's, or one that a program of Troupe has written in a checkpoint or
+/// an output folder. The data set of a past one is not described, nor are options checked with it.
+enum class Written { by_user, by_program, in_the_past };
 
 OptionOrigins read_options(const OptionTree& document, Options& options, Written written) {
   try {
@@ -227,6 +230,7 @@ OptionOrigins read_options(const OptionTree& document, Options& options, Written
 Options resolve(OptionTree document, const std::vector<std::string>& overrides,
                 const Definitions& own, OptionOrigins* where = nullptr,
                 Written written = Written::by_user) {
+  const bool has_data = written != Written::in_the_past;
   for (const std::string& assignment : overrides)
     apply_override(document, assignment,
                    fmt::format("override -r {}", std::string_view(assignment).substr(0, 200)));
@@ -240,7 +244,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   const bool has_mean = !samples.mean.empty() || !samples.std.empty();
   if (samples.mean.empty()) samples.mean = source.usual_mean();
   if (samples.std.empty()) samples.std = source.usual_std();
-  options.samples = summary_of_samples(options);
+  if (has_data) options.samples = summary_of_samples(options);
   const Result<DatasetSummary>& data = options.samples;
   choose_classes(options);
   validate(options, origins);
@@ -253,7 +257,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   std::ranges::move(unused_loss_scale(options, origins), std::back_inserter(options.warnings));
   std::ranges::move(unusual_rate(options, origins), std::back_inserter(options.warnings));
   if (has_mean) std::ranges::move(unused_mean(options), std::back_inserter(options.warnings));
-  if (!data)
+  if (has_data && !data)
     options.warnings.push_back(
         fmt::format("{} cannot be read on this host, so the options that depend on its samples are "
                     "not checked: {}",
@@ -316,11 +320,10 @@ Options parse_recorded_options(std::string_view text, const std::string& source,
 }
 
 Options parse_past_options(std::string_view text, const std::string& source, const Options& now) {
-  std::vector<std::string> overrides{
-      "model.weights=", "data.path=", FormerChannels::key + std::string("=")};
+  std::vector<std::string> overrides{"model.weights="};
   if (const std::string file = model_file(now); !file.empty())
     overrides.push_back(fmt::format("model.file={}", file));
-  return parse_recorded_options(text, source, overrides, now.own);
+  return resolve(parse_yaml(text, source), overrides, now.own, nullptr, Written::in_the_past);
 }
 
 }  // namespace troupe

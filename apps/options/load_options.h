@@ -23,8 +23,9 @@ Options parse_options(std::string_view text, const std::string& source,
 Options parse_recorded_options(std::string_view text, const std::string& source,
                                const std::vector<std::string>& overrides, const Definitions& own);
 
-/// The options of an earlier run, from the text that its checkpoint or output folder keeps. Leaves
-/// out the paths of its files, which may be elsewhere now; model.file is that of `now`.
+/// The options of an earlier run, from the text that its checkpoint or output folder keeps. Its
+/// files may be elsewhere now: the data set is not opened, there are no weights to start from, and
+/// model.file is that of `now`.
 Options parse_past_options(std::string_view text, const std::string& source, const Options& now);
 
 /// More classes than this are likely to be numbers: neither are there as many training samples, nor

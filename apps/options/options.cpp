@@ -38,6 +38,11 @@ DatasetOptions dataset_options(const Options& options) {
   return dataset;
 }
 
+Dataset open_dataset(const Options& options) {
+  return open_dataset(options.dataset.chosen(), dataset_options(options),
+                      options.samples ? options.samples.value().opened : nullptr);
+}
+
 std::optional<std::size_t> block_count(const Options& options) {
   if (!options.samples) return std::nullopt;
   return options.model.chosen()

@@ -88,6 +88,9 @@ struct Options {
 /// The options with which the data set is opened.
 DatasetOptions dataset_options(const Options& options);
 
+/// Opens the data set, unless it was opened when the options were loaded.
+Dataset open_dataset(const Options& options);
+
 /// The blocks of the model for samples of the data set; nothing if these are not known. Throws what
 /// the model throws.
 std::optional<std::size_t> block_count(const Options& options);

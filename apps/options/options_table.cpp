@@ -192,10 +192,11 @@ void add_run(OptionFields& fields, Options& o) {
                        {"callbacks",
                         "train.patience stops early, checkpoint.* says which checkpoints there "
                         "are, train.schedule is the learning rate schedule"}}}));
-  fields.push_back(choice_field("device", o.device, device_names,
-                                "what computes: cuda, an NVIDIA GPU; auto, a GPU if this build has "
-                                "CUDA and one can be used, else the CPU",
-                                {.synonyms = {"accelerator"}}));
+  fields.push_back(
+      choice_field("device", o.device, device_names,
+                   "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
+                   "has CUDA and one can be used, else the CPU",
+                   {.synonyms = {"accelerator"}}));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
@@ -276,10 +277,10 @@ void add_data(OptionFields& fields, Options& o) {
                          {.at_least = 0, .at_most = 1e3, .synonyms = {"cutmix"}}));
   fields.push_back(
       field("data.drop_last", data.drop_last, "drop a last batch that is smaller than the others"));
-  fields.push_back(
-      field("data.workers", data.workers,
-            "threads that prepare the micro-batches of a replica; 0: the loader prepares them",
-            {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
+  fields.push_back(field(
+      "data.workers", data.workers,
+      "threads that prepare micro-batches ahead, for each replica and in troupe eval; 0: none",
+      {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
   fields.push_back(field(
       "data.limit", o.selection.limit, "maximum number of training samples; 0: all",
       {.at_least = 0,
@@ -424,11 +425,12 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(
       field("train.step_factor", p.rate.step_factor, "schedules step and plateau: factor of a drop",
             {.above = 0, .at_most = 1, .synonyms = {"gamma"}, .only_with = with_factor}));
-  fields.push_back(
-      field("train.plateau_patience", p.rate.plateau_patience,
-            "schedule plateau: evaluations without an improvement of train.monitor by more than "
-            "train.min_delta that are tolerated before the learning rate drops (PyTorch: patience)",
-            {.at_least = 0, .at_most = largest_count, .only_with = only_plateau}));
+  fields.push_back(field(
+      "train.plateau_patience", p.rate.plateau_patience,
+      "schedule plateau: the learning rate drops after more than this number of evaluations in a "
+      "row without an improvement of train.monitor by more than train.min_delta (PyTorch: "
+      "patience)",
+      {.at_least = 0, .at_most = largest_count, .only_with = only_plateau}));
   fields.push_back(field("train.power", p.rate.power,
                          "schedule polynomial: exponent of the decay; the rate is proportional to "
                          "(remaining steps / all steps)^power; 1: linear",
@@ -445,9 +447,9 @@ void add_train(OptionFields& fields, Options& o) {
                          {.at_least = 0, .at_most = 1}));
   fields.push_back(field(
       "train.patience", as_signed(p.stopping.patience),
-      "patience of early stopping: evaluations in a row without an improvement of train.monitor "
-      "after which the run ends; 0: never; with train.target_accuracy: evaluations in a row that "
-      "must reach it; 0: one",
+      "early stopping: the run ends after this number of evaluations in a row without an "
+      "improvement of train.monitor; 0: never. If train.target_accuracy is set: the number of "
+      "evaluations in a row that must reach it (0: one), and train.monitor does not end the run",
       {.at_least = 0, .at_most = 1e6, .synonyms = {"early_stopping", "early_stopping_patience"}}));
   fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
                                 "score by which train.patience, train.schedule plateau and "
@@ -499,15 +501,16 @@ void add_loss_scale(OptionFields& fields, LossScaleOptions& scale) {
                          "factor of the scale after a skipped step; a power of two",
                          {.at_least = smallest, .below = 1, .only_with = dynamic}));
   fields.push_back(field("loss_scale.min_scale", scale.min_scale,
-                         "smallest scale; a gradient that is not finite even so ends the run (but "
-                         "see train.stop_on_nan); a power of two",
+                         "smallest scale; with it, a gradient that is not finite ends the run, "
+                         "unless train.stop_on_nan is false; a power of two",
                          {.at_least = smallest,
                           .at_most = largest,
                           .synonyms = {"min_loss_scale"},
                           .only_with = dynamic}));
   fields.push_back(
       field("loss_scale.hysteresis", scale.hysteresis,
-            "skipped steps since the scale last grew, from which on each lowers it",
+            "number of skipped steps since the scale last grew; from this number on, each skipped "
+            "step lowers the scale",
             {.at_least = 1,
              .at_most = most_steps,
              .hints = {{"consecutive_hysteresis",

@@ -132,9 +132,6 @@ class Validator {
     const auto repeats = [&](Augment one) { return std::ranges::count(augment, one) > 1; };
     require(std::ranges::none_of(augment, repeats), {"data.augment"}, "name each once",
             "data.augment names an augmentation twice");
-    require(augment.empty() || !data_ || data_.value().samples.dtype == DType::u8, {"data.augment"},
-            "remove data.augment (arrays need uint8 of [channels, height, width])",
-            "data.augment is set, but {} has no images of uint8", options_.dataset.name);
     const std::vector<double>& jitter = pipeline_.data.color_jitter;
     require(jitter.empty() || std::ranges::count(augment, Augment::color_jitter) > 0,
             {"data.color_jitter", "data.augment"}, "add color_jitter to data.augment",

@@ -54,8 +54,9 @@ void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
       ->type_name("FOLDER")
       ->take_last();
   verb->add_option("--restart", arguments->restart,
-                   "checkpoint, output folder, or auto: the newest run of the\n"
-                   "same model, data and seed (with -o: that folder), or a new one")
+                   "resume from this checkpoint or output folder; auto: from the\n"
+                   "newest run of the same model, data and seed (with -o: of that\n"
+                   "folder), or start a new run if there is none")
       ->type_name("PATH|auto")
       ->take_last();  // the same command may have one already
   verb->footer(

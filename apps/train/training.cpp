@@ -73,7 +73,7 @@ std::filesystem::path data_path(const Options& options) {
 Dataset opened_dataset(const Options& options) {
   const SlowNotice notice(fmt::format("opening the data set {}", options.dataset.name));
   try {
-    return open_dataset(options.dataset.chosen(), dataset_options(options));
+    return open_dataset(options);
   } catch (const Error& error) {
     const std::filesystem::path path = data_path(options);
     std::error_code ignored;
@@ -366,25 +366,41 @@ std::string data_heading(const Dataset& data) {
                      targets);
 }
 
+std::string device_heading(Device device) {
+  if (device == Device::cpu()) return {};
+  return fmt::format(", on {} ({})", to_string(device), backend(device).fingerprint());
+}
+
+namespace {
+
+/// What to try if a GPU computes without tensor cores.
+std::string precision_hint(const PipelineOptions& pipeline) {
+  const Stream& stream = pipeline.stream;
+  const bool in_f32 = Precision{pipeline.dtype, stream.products} == Precision{};
+  if (stream.device == Device::cpu() || !in_f32 || stream.matmul_tf32 || stream.conv_tf32)
+    return {};
+  return "\nf32 uses no tensor cores; for speed, try -r conv_precision=tf32 "
+         "-r matmul_precision=tf32, or -r precision=bf16-mixed";
+}
+
+}  // namespace
+
 std::string run_heading(const Options& options, const PipelineOptions& pipeline) {
   const auto stages = static_cast<std::int64_t>(pipeline.partition.size());
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   const Precision precision{pipeline.dtype, pipeline.stream.products};
-  const Device device = pipeline.stream.device;
   const std::optional<LossScaleOptions> scale = loss_scale_options(pipeline);
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}{}{}{}\n"
       "batches of {} in {}\n"
-      "{}{}, {} per kernel{}{}{}",
+      "{}{}, {} per kernel{}{}{}{}",
       model_title(pipeline.model), fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)),
       pipeline.stream.matmul_tf32 ? ", matmul_precision tf32" : "",
       pipeline.stream.conv_tf32 ? ", conv_precision tf32" : "",
-      device == Device::cpu()
-          ? ""
-          : fmt::format(", on {} ({})", to_string(device), backend(device).fingerprint()),
-      pipeline.batch_size, counted(pipeline.micro_batches, "micro-batch"),
+      device_heading(pipeline.stream.device), pipeline.batch_size,
+      counted(pipeline.micro_batches, "micro-batch"),
       counted(actor_threads(options, pipeline.processes), "actor thread"),
       pipeline.processes > 1 ? " per process" : "",
       counted(intra_op_threads(options, pipeline.processes), "thread"),
@@ -400,7 +416,8 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
           ? fmt::format("\nevaluations, eval and export use the moving average of the weights "
                         "(decay {})",
                         options.ema_decay)
-          : "");
+          : "",
+      precision_hint(pipeline));
 }
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline) {

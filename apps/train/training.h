@@ -93,6 +93,9 @@ std::string_view throughput_unit(const SampleSpec& samples);
 /// target species: 0 setosa, 1 virginica".
 std::string data_heading(const Dataset& data);
 
+/// ", on cuda:0 (NVIDIA H100 …)", with what decides the bits there; nothing for the CPU.
+std::string device_heading(Device device);
+
 /// Model, partition, batches and threads in three lines, for the top of a screen.
 std::string run_heading(const Options& options, const PipelineOptions& pipeline);
 

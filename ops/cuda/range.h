@@ -9,8 +9,8 @@
 
 namespace troupe::cuda {
 
-/// Puts the times of a stream's ranges on the host's clock. A device tells only how much time passed
-/// between two events.
+/// Puts the times of a stream's ranges on the host's clock. A device tells only how much time
+/// passed between two events.
 class RangeClock {
  public:
   /// DeviceRange::span of a range that is after those before.

@@ -65,8 +65,8 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// Blocks the caller until all work that was given before has run. Throws the error of what
   /// failed. Not for handlers of actors, which must not block.
   virtual void synchronize() = 0;
-  /// The owner begins a range: what it gives the stream from here to end_range() is work of an actor
-  /// of this name. Profilers show the name. Ranges are not nested.
+  /// The owner begins a range: what it gives the stream from here to end_range() is work of an
+  /// actor of this name. Profilers show the name. Ranges are not nested.
   virtual void begin_range(const std::string& /*name*/) {}
   /// Does not throw. Null if no work was given in the range, or the device does not time work.
   virtual DeviceRangePtr end_range() { return nullptr; }

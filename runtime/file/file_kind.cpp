@@ -88,7 +88,7 @@ Error foreign_file(const std::filesystem::path& path, FileKind kind, std::string
   const std::string name = path.string();
   if (kind == FileKind::torch_pickle)
     return {ErrorCode::bad_file,
-            fmt::format("{} is {}, which troupe does not read", name, name_of(kind)),
+            fmt::format("{} is {}, which is not supported", name, name_of(kind)),
             "to convert it: " + legacy_conversion(name)};
   return {ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),
           fmt::format("give {}", readable)};

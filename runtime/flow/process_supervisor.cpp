@@ -167,8 +167,8 @@ void on_deadlock(SupervisorActor* self) {
   fail(self, Error(ErrorCode::bad_graph,
                    "the graph is deadlocked: no actor has anything to do" +
                        (holders.empty() ? "" : "; " + listed(holders, 4)),
-                   "release what actors have taken; more slots on the edges may help; "
-                   "firing_rules() of an actor may be wrong"));
+                   "release every message that an actor takes, give the edges more slots, or check "
+                   "firing_rules() of the actors"));
 }
 
 void on_final_report(SupervisorActor* self, const FinalReport& final) {

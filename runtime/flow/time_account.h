@@ -9,8 +9,8 @@
 
 namespace troupe::flow {
 
-/// Splits the wall time of an actor. While its device may be computing, a wait of the actor is open:
-/// what the device computed in it is known later, and counts as computing.
+/// Splits the wall time of an actor. While its device may be computing, a wait of the actor is
+/// open: what the device computed in it is known later, and counts as computing.
 class TimeAccount {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;

@@ -254,7 +254,7 @@ TEST_F(Command, RefusesMixedPrecisionWithoutTheInstructionsForIt) {
     const Outcome outcome = run_process(words);
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_THAT(outcome.error,
-                AllOf(HasSubstr("precision multiplies in bf16"),
+                AllOf(HasSubstr("precision needs matrix products in bf16"),
                       HasSubstr("neither AVX-512 BF16 nor AMX"), HasSubstr("32-true")));
   }
   EXPECT_FALSE(fs::exists(output));

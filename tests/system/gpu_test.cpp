@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr auto recipe = R"(
 seed: 5
@@ -64,8 +67,28 @@ class Gpu : public testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return command(words);
   }
+  static double test_loss(const Outcome& evaluated) {
+    const std::regex loss("test loss ([0-9.]+)");
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(evaluated.out, found, loss)) << evaluated.error;
+    return found.empty() ? -1 : std::stod(found[1]);
+  }
   std::string digest(const std::string& output) const {
     return digest_in(command({"inspect", "--digest", output}));
+  }
+
+  /// Evaluates a run, on the emulator, and compares with what the run wrote last.
+  void expect_evaluates_on_gpu(const std::string& output) const {
+    const Outcome outcome = command({"eval", output});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(outcome.out, HasSubstr(", on cuda:0 (emulated"));
+    EXPECT_THAT(outcome.error, HasSubstr(" 0 errors"));
+    const std::string rows = csv(output), names = rows.substr(0, rows.find('\n'));
+    const auto column = std::count(names.begin(), names.begin() + names.find("test_loss"), ',');
+    std::istringstream last(rows.substr(rows.rfind('\n', rows.size() - 2) + 1));
+    std::string cell;
+    for (std::ptrdiff_t i = 0; i <= column; ++i) std::getline(last, cell, ',');
+    EXPECT_NEAR(test_loss(outcome), std::stod(cell), 1e-8) << "nine digits";
   }
 
   std::string csv(const std::string& output) const {
@@ -99,13 +122,20 @@ TEST_F(Gpu, ResumesToTheSameBitsAndIsEvaluatedOnTheCpuToo) {
   ASSERT_EQ(train("part", {"-r", "train.steps=2"}).exit_code, 0);
   ASSERT_EQ(train("part", {"--restart", "part", "-r", "train.steps=0"}).exit_code, 0);
   EXPECT_EQ(digest("part"), digest("whole"));
-  const std::regex loss("test loss ([0-9.]+)");
-  std::smatch there, here;
-  const Outcome on_gpu = command({"eval", "whole"});
-  const Outcome on_cpu = command({"eval", "whole", "-r", "device=cpu"});
-  ASSERT_TRUE(std::regex_search(on_gpu.out, there, loss)) << on_gpu.error;
-  ASSERT_TRUE(std::regex_search(on_cpu.out, here, loss)) << on_cpu.error;
-  EXPECT_NEAR(std::stod(there[1]), std::stod(here[1]), 1e-5);
+  expect_evaluates_on_gpu("part");
+  const double on_gpu = test_loss(command({"eval", "whole"}));
+  EXPECT_NEAR(test_loss(command({"eval", "whole", "-r", "device=cpu"})), on_gpu, 1e-5);
+  EXPECT_NEAR(test_loss(with_library("/missing.so", {"eval", "whole"})), on_gpu, 1e-5);
+  const Outcome asked = with_library("/missing.so", {"eval", "whole", "-r", "device=cuda"});
+  EXPECT_NE(asked.exit_code, 0);
+  EXPECT_THAT(asked.error, AllOf(HasSubstr("no GPU can be used"), HasSubstr("/missing.so")));
+}
+
+TEST_F(Gpu, LeavesARunOnTheCpuThereWhenItIsEvaluated) {
+  ASSERT_EQ(train("cpu", {"-r", "device=cpu"}).exit_code, 0);
+  const Outcome evaluated = command({"eval", "cpu"});
+  EXPECT_THAT(evaluated.out, AllOf(HasSubstr("test loss"), Not(HasSubstr("on cuda:0"))));
+  EXPECT_THAT(command({"eval", "cpu", "-r", "device=cuda"}).out, HasSubstr(", on cuda:0 (emul"));
 }
 
 TEST_F(Gpu, TrainsInOtherPrecisionsAndSaysSo) {
@@ -115,12 +145,36 @@ TEST_F(Gpu, TrainsInOtherPrecisionsAndSaysSo) {
     ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
     EXPECT_THAT(outcome.out, HasSubstr(", " + precision + ", on cuda:0"));
     EXPECT_THAT(outcome.error, HasSubstr(" 0 errors"));
+    EXPECT_THAT(outcome.out, Not(HasSubstr("tensor cores")));
     EXPECT_NE(digest(precision), digest("whole"));
+    expect_evaluates_on_gpu(precision);
   }
+  const Outcome on_cpu = command({"eval", "bf16-mixed", "-r", "device=cpu"});
+  if (on_cpu.exit_code == 0)
+    EXPECT_NEAR(test_loss(on_cpu), test_loss(command({"eval", "bf16-mixed"})), 1e-2);
+  else
+    EXPECT_THAT(on_cpu.error, HasSubstr("it has neither AVX-512 BF16 nor AMX"));
   const Outcome outcome =
       train("tf32", {"-r", "conv_precision=tf32", "-r", "matmul_precision=tf32"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  EXPECT_THAT(outcome.out, HasSubstr(", matmul_precision tf32, conv_precision tf32, on cuda:0"));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr(", matmul_precision tf32, conv_precision tf32, on cuda:"),
+                    Not(HasSubstr("tensor cores"))));
+  expect_evaluates_on_gpu("tf32");
+  EXPECT_THAT(with_library("/missing.so", {"eval", "tf32"}).error,
+              AllOf(HasSubstr("conv_precision allows TF32, which cpu does not have"),
+                    HasSubstr("or compute on a GPU")));
+}
+
+TEST_F(Gpu, SaysWhichOptionsUseTensorCoresWhereF32DoesNot) {
+  const Outcome whole = train("whole");
+  EXPECT_THAT(whole.out, HasSubstr("\nf32 uses no tensor cores; for speed, try -r "
+                                   "conv_precision=tf32 -r matmul_precision=tf32, or -r "
+                                   "precision=bf16-mixed\n"));
+  for (const std::string option : {"device=cpu", "precision=64-true", "matmul_precision=tf32"})
+    EXPECT_THAT(train(option, {"-r", option, "-r", "train.steps=1"}).out,
+                AllOf(HasSubstr("output in "), Not(HasSubstr("tensor cores"))))
+        << option;
 }
 
 TEST_F(Gpu, ReportsItsUseInTrainCsvAndAtTheEnd) {
@@ -143,7 +197,7 @@ TEST_F(Gpu, ReportsItsUseInTrainCsvAndAtTheEnd) {
   EXPECT_THAT(unseen.out, HasSubstr("\nGPU: nothing is known of its use: libnvidia-ml.so.1: "));
   EXPECT_THAT(csv("unseen"), testing::ContainsRegex("gpu_power_w,test_loss.*\n1,.*,,,,"));
   ASSERT_EQ(train("cpu", {"-r", "device=cpu"}).exit_code, 0);
-  EXPECT_THAT(csv("cpu"), testing::Not(HasSubstr("gpu")));
+  EXPECT_THAT(csv("cpu"), Not(HasSubstr("gpu")));
 }
 
 TEST_F(Gpu, PlansTheMemoryOfTheGpuThatIsThere) {
@@ -173,7 +227,7 @@ TEST_F(Gpu, PlansWithCudnnsWorkspacesWhereItIsBuiltIn) {
                              "model.widths=[16, 160, 320, 640]", "-r", "data.count=64", "-r",
                              "train.batch_size=64", "-r", "train.micro_batches=1"});
   ASSERT_EQ(planned.exit_code, 0) << planned.error;
-  EXPECT_THAT(planned.out, testing::Not(HasSubstr("not counted")));
+  EXPECT_THAT(planned.out, Not(HasSubstr("not counted")));
   const std::regex line("workspaces of kernels +([0-9.]+) MiB");
   std::smatch found;
   ASSERT_TRUE(std::regex_search(planned.out, found, line)) << planned.out;
@@ -217,8 +271,7 @@ TEST_F(Gpu, SaysThatThereIsNone) {
 
 TEST_F(Gpu, SatisfiesTheDoctorWhereItCanBeUsed) {
   const Outcome doctor = command({"doctor", "options.yaml"});
-  EXPECT_THAT(doctor.out,
-              AllOf(HasSubstr("emulated (sm_90, 80 GiB)"), testing::Not(HasSubstr(": GPUs:"))));
+  EXPECT_THAT(doctor.out, AllOf(HasSubstr("emulated (sm_90, 80 GiB)"), Not(HasSubstr(": GPUs:"))));
 }
 
 TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {

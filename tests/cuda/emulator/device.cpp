@@ -230,7 +230,8 @@ cudaError_t Device::elapsed(float* milliseconds, cudaEvent_t from, cudaEvent_t t
   const std::shared_ptr<Recording>* first = find(from, error);
   const std::shared_ptr<Recording>* last = first ? find(to, error) : nullptr;
   if (!last) return error;
-  const bool recorded = ((*first)->time || !(*first)->passed) && ((*last)->time || !(*last)->passed);
+  const bool recorded =
+      ((*first)->time || !(*first)->passed) && ((*last)->time || !(*last)->passed);
   if (!(*first)->timed || !(*last)->timed || !recorded) return cudaErrorInvalidResourceHandle;
   if (!(*first)->passed || !(*last)->passed) return cudaErrorNotReady;
   *milliseconds =

@@ -24,7 +24,7 @@ namespace cuda_on_cpu {
 struct Recording {
   VectorClock clock;  ///< what the event comes after
   bool passed = true;
-  bool timed = false;                                          ///< the event was made so
+  bool timed = false;                                           ///< the event was made so
   std::optional<std::chrono::steady_clock::time_point> time{};  ///< of a timed one that has passed
 };
 

@@ -106,6 +106,17 @@ struct Signs {
   }
 };
 
+/// Counts how often it is opened.
+struct Counted : Signs {
+  static constexpr std::string_view name = "counted";
+  static inline int opened = 0;
+
+  std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const {
+    ++opened;
+    return Signs::open(options);
+  }
+};
+
 struct Pull {
   static constexpr std::string_view name = "pull";
   double strength = 0.25, most = 0.5;
@@ -239,6 +250,24 @@ TEST(OwnDefinitions, ArePlannedByTheCommand) {
   const Ran ran = run_troupe({"plan", path}, own);
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   EXPECT_THAT(ran.out, StartsWith("one_layer: 2 blocks in 1 stage"));
+}
+
+TEST(OwnDefinitions, OpenADataSetOnceInEachCommand) {
+  const test::TemporaryFolder folder;
+  const std::string path = (folder / "o.yaml").string(), run = (folder / "run").string();
+  std::ofstream(path) << "model: {name: one_layer}\ndata: {name: counted}\ntrain: {epochs: 1}\n";
+  const Definitions counted{.models = {OneLayer{}}, .datasets = {Counted{}}};
+  const auto opened_by = [&](const std::vector<std::string>& words) {
+    Counted::opened = 0;
+    const Ran ran = run_troupe(words, counted);
+    EXPECT_EQ(ran.code, exit_done) << words[0] << ": " << ran.error;
+    return Counted::opened;
+  };
+  EXPECT_EQ(opened_by({"train", path, "-o", run}), 1);
+  EXPECT_EQ(opened_by({"train", path, "-o", run, "--restart", "auto", "-r", "train.epochs=2"}), 1);
+  EXPECT_EQ(opened_by({"eval", run}), 1);
+  EXPECT_EQ(opened_by({"plan", path}), 1);
+  EXPECT_EQ(opened_by({"options", path}), 1);
 }
 
 TEST(OwnDefinitions, ErrorsOfARunNameTheirKeys) {

@@ -80,6 +80,25 @@ TEST_F(ImageTraining, IsEvaluatedFromItsCheckpoint) {
   EXPECT_THAT(ran.out, testing::HasSubstr("/15"));
 }
 
+TEST_F(ImageTraining, IsEvaluatedWithTheSameScoresAndErrorsByAnyNumberOfWorkers) {
+  ASSERT_EQ(train("one", {}).code, exit_done);
+  const auto evaluated = [&](const std::string& workers) {
+    return run_troupe({"eval", out("one"), "-r", "data.workers=" + workers});
+  };
+  const std::string scores = evaluated("0").out;
+  for (const char* workers : {"1", "2", "4"}) EXPECT_EQ(evaluated(workers).out, scores) << workers;
+  test::write_text(folder_ / "images/val/first/grey.jpg", "text");
+  const Ran none = evaluated("0");
+  EXPECT_THAT(none.error, testing::AllOf(testing::HasSubstr("val/first/grey.jpg"),
+                                         testing::HasSubstr("neither a JPEG nor a PNG"),
+                                         testing::HasSubstr("remove it from the data set")));
+  for (const char* workers : {"1", "2", "4"}) {
+    const Ran ran = evaluated(workers);
+    EXPECT_EQ(ran.code, none.code) << workers;
+    EXPECT_EQ(ran.error, none.error) << workers;
+  }
+}
+
 TEST_F(ImageTraining, EndsAtADamagedImageAndNamesIt) {
   test::write_text(folder_ / "images/train/first/grey.jpg", "text");
   const Ran ran = train("one", {});

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "apps/options/load_options.h"
+#include "apps/train/training.h"
 #include "ran.h"
 #include "tests/unit/runtime/file/support.h"
 
@@ -65,6 +67,15 @@ TEST_F(Table, IsEvaluatedWithAWarningWhereTrainingSamplesAreAmongTheTestSamples)
   EXPECT_THAT(warned({"seed=2"}), AllOf(HasSubstr("seed is 2"), contains));
   EXPECT_THAT(warned({}), Not(contains));
   EXPECT_THAT(warned({"data.test_fraction=0.1"}), Not(contains)) << "a part of the test samples";
+}
+
+TEST_F(Table, IsReadOnceAndHeldOnce) {
+  write("test.csv", "length,width,species\n1,2,setosa\n");
+  const Options options = parse_options(test::read_text(folder_ / "o.yaml"), "o.yaml");
+  for (const char* name : {"train.csv", "test.csv"}) std::filesystem::remove(folder_ / name);
+  const Dataset run = pipeline_options(options, {}).data.dataset, again = open_dataset(options);
+  EXPECT_EQ(run.count(Split::train), 40);
+  EXPECT_EQ(run.stored(Split::train)->samples.raw(), again.stored(Split::train)->samples.raw());
 }
 
 // The table can be repaired and the command repeated.

@@ -140,7 +140,8 @@ TEST(Fence, TracesTheTimeOfTheHostWhereTheDeviceDoesNotTellItsOwn) {
   stream->on_device = [] { return std::nullopt; };
   RunOptions options;
   options.trace = true;
-  const RunReport report = run_by_hand(graph, [&] { return stream->pass(); }, options);
+  const RunReport report = run_by_hand(
+      graph, [&] { return stream->pass(); }, options);
   EXPECT_EQ(report.trace.size(), 6u);
   for (const TraceEvent& event : report.trace) {
     EXPECT_GT(event.end, event.begin);
