@@ -33,7 +33,7 @@ class HostThread {
     queue->steps.push_back(std::move(step));
     if (std::ranges::find(queues_, queue) != queues_.end()) return;
     queues_.push_back(queue);
-    changed_.notify_one();
+    if (asleep_) changed_.notify_one();
   }
   bool has_steps(const QueuePtr& queue) {
     const std::lock_guard lock(mutex_);
@@ -51,8 +51,14 @@ class HostThread {
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return !queues_.empty(); });
-      changed_.wait_for(lock, std::chrono::milliseconds(50), [&] { return woken_; });
+      const bool woken =
+          changed_.wait_for(lock, std::chrono::milliseconds(50), [&] { return woken_; });
+      if (!woken && queues_.empty()) {
+        asleep_ = true;
+        changed_.wait(lock, [&] { return woken_ || !queues_.empty(); });
+        asleep_ = false;
+        continue;
+      }
       woken_ = false;
       while (run_some(lock)) {  // a step may wait for one of another stream
       }
@@ -82,6 +88,7 @@ class HostThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool woken_ = false;
+  bool asleep_ = false;           ///< there has been nothing to do for a while
   std::vector<QueuePtr> queues_;  ///< those that have steps
   std::thread thread_{[this] { work(); }};
 };

@@ -16,6 +16,7 @@
 #include "ops/cuda/error.h"
 #include "ops/cuda/event.h"
 #include "ops/cuda/range.h"
+#include "runtime/device/unrecoverable_stream.h"
 #include "runtime/error.h"
 
 namespace troupe::cuda {
@@ -102,16 +103,24 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-class Stream final : public DeviceStream {
+class Stream final : public UnrecoverableStream {
  public:
   explicit Stream(Device device)
-      : DeviceStream(device), stream_(device.index), signals_(device.index) {}
+      : UnrecoverableStream(device), stream_(device.index), signals_(device.index) {}
 
   WorkPtr record() override {
+    const WorkPtr recorded = fence();
+    notify(recorded);
+    return recorded;
+  }
+  WorkPtr fence() override {
     const std::lock_guard lock(mutex_);
-    const FencePtr fence = last_ ? last_ : add_fence();
-    if (!std::exchange(fence->wakes, true)) wake_behind(fence->event());
-    return fence;
+    return last_ ? last_ : add_fence();
+  }
+  void notify(const WorkPtr& work) override {
+    auto& fence = static_cast<Fence&>(*work);
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(fence.wakes, true)) wake_behind(fence.event());
   }
   std::uint64_t mark() override {
     const std::lock_guard lock(mutex_);

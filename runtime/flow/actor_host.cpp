@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "runtime/device/device_stream.h"
+#include "runtime/device/unrecoverable_stream.h"
 #include "runtime/flow/faults.h"
 #include "runtime/transport/delivery_deferral.h"
 
@@ -60,7 +60,7 @@ void send_packet(ActorHost* self, std::size_t to, Packet packet) {
 
 /// Sends packets, then credits, then reports to the supervisor. Returns whether a packet went to an
 /// actor of this process that sends to another process.
-bool dispatch(ActorHost* self, RuntimeAccess::Effects& effects) {
+bool dispatch(ActorHost* self, RuntimeAccess::Effects& effects, const WorkPtr& fence = nullptr) {
   HostedActor& hosted = self->state;
   RunState& run = *hosted.run;
   bool feeds_sender_away = false;
@@ -75,7 +75,7 @@ bool dispatch(ActorHost* self, RuntimeAccess::Effects& effects) {
   if (effects.vote) {
     effects.vote->actor = hosted.index;
     effects.vote->incarnation = hosted.incarnation;
-    self->send(hosted.supervisor, std::move(*effects.vote));
+    self->send(hosted.supervisor, Voted{std::move(*effects.vote), fence});
   }
   if (!effects.events.empty())
     self->send(hosted.supervisor, EmittedEvents{std::move(effects.events)});
@@ -87,11 +87,49 @@ bool dispatch(ActorHost* self, RuntimeAccess::Effects& effects) {
   return feeds_sender_away;
 }
 
+void tell_when_passed(ActorHost* self, const WorkPtr& fence) {
+  fence->then([weak = caf::actor_addr(self->address())](const Status&) {
+    if (auto strong = caf::actor_cast<caf::actor>(weak)) caf::anon_send(strong, FencePassed{});
+  });
+}
+
+/// Whether a vote may leave before these effects: messages that have not left are lost with the
+/// actor, so no commit that forgets what led to them goes first. Neighbours send again what credits
+/// would have released, and the next incarnation releases it.
+bool may_be_overtaken(const RuntimeAccess::Effects& effects) {
+  return effects.packets.empty() && effects.events.empty() && !effects.status && !effects.vote;
+}
+
+/// Takes out the vote if it need not wait for an unrecoverable stream.
+std::optional<Vote> take_vote(const HostedActor& hosted, RuntimeAccess::Effects& behind) {
+  std::optional<Vote> vote = std::exchange(behind.vote, std::nullopt);
+  const auto overtaken = [](const HeldBack& one) { return may_be_overtaken(one.effects); };
+  if (may_be_overtaken(behind) && std::ranges::all_of(hosted.held_back, overtaken)) return vote;
+  behind.vote = std::move(vote);
+  return std::nullopt;
+}
+
+/// Holds effects back until the fence has passed. Behind an unrecoverable stream one without
+/// effects only tells whether the work has failed: the last of them, however late, for all before.
+void hold_back(ActorHost* self, UnrecoverableStream* stream, const WorkPtr& fence,
+               RuntimeAccess::Effects behind) {
+  auto& held = self->state.held_back;
+  if (stream && behind.empty()) {
+    if (!held.empty() && held.back().effects.empty()) held.pop_back();
+    held.push_back({fence, {}});
+    return;
+  }
+  if (stream) stream->notify(fence);
+  held.push_back({fence, std::move(behind)});
+  tell_when_passed(self, fence);
+}
+
 /// The same for an actor with a stream: sends packets to actors that take their fence, and holds
-/// the rest back until it has passed.
+/// back until it has passed what waits for it.
 bool dispatch_behind(ActorHost* self, DeviceStream& stream, RuntimeAccess::Effects& effects) {
   HostedActor& hosted = self->state;
-  const WorkPtr fence = stream.record();
+  auto* unrecoverable = dynamic_cast<UnrecoverableStream*>(&stream);
+  const WorkPtr fence = unrecoverable ? unrecoverable->fence() : stream.record();
   RuntimeAccess::Effects at_once, behind = std::exchange(effects, {});
   for (Packet& packet : std::exchange(behind.packets, {})) {
     const auto& edge = hosted.run->graph.edges()[packet.header.edge];
@@ -99,11 +137,9 @@ bool dispatch_behind(ActorHost* self, DeviceStream& stream, RuntimeAccess::Effec
     RuntimeAccess::set_fence(*hosted.actor->outputs()[edge.output], packet.header, fence);
     (takes_fences(hosted, edge.to) ? at_once : behind).packets.push_back(std::move(packet));
   }
-  hosted.held_back.push_back({fence, std::move(behind)});
-  fence->then([weak = caf::actor_addr(self->address())](const Status&) {
-    if (auto strong = caf::actor_cast<caf::actor>(weak)) caf::anon_send(strong, FencePassed{});
-  });
-  return dispatch(self, at_once);
+  if (unrecoverable) at_once.vote = take_vote(hosted, behind);
+  hold_back(self, unrecoverable, fence, std::move(behind));
+  return dispatch(self, at_once, fence);
 }
 
 /// Dispatches what the actor's functions have left behind. Returns as dispatch().
@@ -288,8 +324,14 @@ void on_fence_passed(ActorHost* self, const FencePassed&) {
 }
 
 void on_stop(ActorHost* self, const Stop&) {
-  self->state.stops = true;
-  if (self->state.held_back.empty()) report_and_quit(self);
+  HostedActor& hosted = self->state;
+  hosted.stops = true;
+  if (hosted.held_back.empty()) return report_and_quit(self);
+  auto* stream = dynamic_cast<UnrecoverableStream*>(hosted.actor->stream());
+  if (!stream) return;
+  const WorkPtr last = hosted.held_back.back().fence;  // see hold_back()
+  stream->notify(last);
+  tell_when_passed(self, last);
 }
 
 /// Whether the message waits for its fence: it has not left yet.

@@ -1,6 +1,6 @@
 #pragma once
 // Internal to the runtime: the messages between the CAF actors of a process, besides Packet,
-// Credit, Commit and the reports Vote, ActorFailed, ActorStatus and StopRequest, which they
+// Credit, Commit and the reports ActorFailed, ActorStatus and StopRequest, which they
 // exchange as they are.
 
 #include <any>
@@ -9,6 +9,7 @@
 
 #include "runtime/flow/caf_base.h"
 #include "runtime/flow/run_messages.h"
+#include "runtime/work.h"
 
 namespace troupe::flow {
 
@@ -42,6 +43,11 @@ struct Stop {};
 // To the process supervisor.
 
 struct Begin {};
+/// The vote's state is complete when the fence has passed; null if it has.
+struct Voted {
+  Vote vote;
+  WorkPtr fence;
+};
 struct EmittedEvents {
   std::vector<std::any> events;
 };
@@ -73,7 +79,6 @@ struct LostProcess {
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Packet)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Credit)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Commit)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Vote)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ActorFailed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ActorStatus)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Start)
@@ -83,6 +88,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Resume)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::FencePassed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Stop)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Begin)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Voted)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::EmittedEvents)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::FinalReport)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::StopRequest)

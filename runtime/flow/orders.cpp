@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/device/device_stream.h"
 #include "runtime/flow/process_supervisor.h"
 
 namespace troupe::flow {
@@ -24,8 +25,8 @@ void commit(SupervisorActor* self, const Commit& commit) {
   ProcessSupervisor& supervisor = self->state;
   for (std::size_t actor = 0; actor < supervisor.votes.size(); ++actor) {
     auto& vote = supervisor.votes[actor];
-    if (!vote || vote->step != commit.step) continue;
-    supervisor.committed[actor] = std::move(vote->state);
+    if (!vote || vote->vote.step != commit.step) continue;
+    supervisor.committed[actor] = std::move(*vote);
     vote.reset();
   }
   for (const auto& host : supervisor.hosts)
@@ -120,7 +121,11 @@ void make_incarnations(SupervisorActor* self) {
           known.empty() ? "the failure of another actor restarted the step" : known;
       try {
         auto made = supervisor.run->graph.make_actor(actor);
-        made->restore(supervisor.committed[actor], order.steps);
+        const Voted& committed = supervisor.committed[actor];
+        // The previous incarnation's stream may still be at work on the state.
+        if (DeviceStream* stream = made->stream(); stream && committed.fence)
+          stream->wait(committed.fence, Awaits::results);
+        made->restore(committed.vote.state, order.steps);
         spawn_host(self, actor, std::move(made));
       } catch (const std::exception& error) {
         return fail(

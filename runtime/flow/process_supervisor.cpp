@@ -100,10 +100,11 @@ void on_failure(SupervisorActor* self, const ActorFailed& failure) {
   report(self, failure);
 }
 
-void on_vote(SupervisorActor* self, const Vote& vote) {
+void on_vote(SupervisorActor* self, const Voted& voted) {
   ProcessSupervisor& supervisor = self->state;
+  const Vote& vote = voted.vote;
   if (vote.incarnation != supervisor.incarnations[vote.actor] || supervisor.stopping) return;
-  supervisor.votes[vote.actor] = vote;
+  supervisor.votes[vote.actor] = voted;
   report(self, Vote{vote.actor, vote.incarnation, vote.step, vote.ends});  // the state stays here
 }
 
@@ -270,7 +271,7 @@ caf::behavior process_supervisor(SupervisorActor* self, std::shared_ptr<RunState
   self->send(self, Begin{});
   return {
       [self](Begin) { run_or_fail(self, [&] { begin(self); }); },
-      [self](const Vote& vote) { run_or_fail(self, [&] { on_vote(self, vote); }); },
+      [self](const Voted& voted) { run_or_fail(self, [&] { on_vote(self, voted); }); },
       [self](const ActorFailed& failure) { on_failure(self, failure); },
       [self](const EmittedEvents& events) { run_or_fail(self, [&] { on_events(self, events); }); },
       [self](const ActorStatus& status) { run_or_fail(self, [&] { report(self, status); }); },

@@ -19,9 +19,9 @@ struct ProcessSupervisor {
   std::int64_t begun = 0;             ///< see ProcessEnded
   std::vector<caf::actor> hosts;      ///< by actor; null for failed actors and those elsewhere
   std::vector<std::uint32_t> incarnations;
-  std::vector<std::string> causes;         ///< why an actor failed; empty while it runs
-  std::vector<std::optional<Vote>> votes;  ///< newest of each actor, not committed yet
-  std::vector<CommittedState> committed;   ///< of each actor
+  std::vector<std::string> causes;          ///< why an actor failed; empty while it runs
+  std::vector<std::optional<Voted>> votes;  ///< newest of each actor, not committed yet
+  std::vector<Voted> committed;             ///< the vote of each actor for the last step
   /// Hosts of previous incarnations that were killed and have not ended yet. They may still send
   /// messages, so the next incarnations are created only when all have ended.
   struct Ending {

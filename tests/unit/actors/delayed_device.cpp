@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -18,6 +19,7 @@
 #include "kernel_calls.h"
 #include "ops/backend.h"
 #include "runtime/device/block_uses.h"
+#include "runtime/device/unrecoverable_stream.h"
 #include "runtime/transport/wait.h"
 
 namespace troupe::testing {
@@ -294,25 +296,37 @@ Machine& machine() {
   return *machine;
 }
 
-class OpenStream final : public DeviceStream {
+std::atomic<bool> failures_last = false;
+
+/// What both kinds of streams are.
+struct HasQueue {
+  HasQueue() : queue(machine().open()) {}
+  virtual ~HasQueue() { machine().close(*queue); }
+  HasQueue(const HasQueue&) = delete;
+  HasQueue& operator=(const HasQueue&) = delete;
+  const std::shared_ptr<Queue> queue;
+};
+
+template <class Base>
+class OpenStream : public Base, public HasQueue {
  public:
-  OpenStream() : DeviceStream({&delayed, 0}), queue_(machine().open()) {}
-  ~OpenStream() override { machine().close(*queue_); }
-  WorkPtr record() override { return machine().record(*queue_); }
-  std::uint64_t mark() override { return machine().mark(*queue_); }
+  OpenStream() : Base({&delayed, 0}) {}
+  WorkPtr record() override { return machine().record(*queue); }
+  std::uint64_t mark() override { return machine().mark(*queue); }
   WorkPtr fence_after(std::uint64_t mark) override {
-    const FencePtr fence = machine().fence_after(*queue_, mark);
+    const FencePtr fence = machine().fence_after(*queue, mark);
     return fence->done() ? nullptr : fence;
   }
   void wait(const WorkPtr& fence, Awaits what) override {
-    machine().wait(*queue_, std::dynamic_pointer_cast<Fence>(fence), what);
+    machine().wait(*queue, std::dynamic_pointer_cast<Fence>(fence), what);
   }
-  void synchronize() override { machine().synchronize(*queue_); }
+  void synchronize() override { machine().synchronize(*queue); }
+};
 
-  Queue& queue() { return *queue_; }
-
- private:
-  std::shared_ptr<Queue> queue_;
+class UnrecoverableOpenStream final : public OpenStream<UnrecoverableStream> {
+ public:
+  WorkPtr fence() override { return record(); }
+  void notify(const WorkPtr&) override {}
 };
 
 class Call {
@@ -324,7 +338,7 @@ class Call {
     if (!device_stream(stream))
       throw std::runtime_error(fmt::format("{}: its stream was not opened", kernel_));
     stream_ = &stream;
-    queue_ = &static_cast<OpenStream*>(device_stream(stream))->queue();
+    queue_ = dynamic_cast<HasQueue&>(*device_stream(stream)).queue.get();
   }
   void reads(int argument, const Tensor& tensor) { add(argument, tensor, false); }
   void writes(int argument, const Tensor& tensor) { add(argument, tensor, true); }
@@ -413,7 +427,8 @@ constexpr Backend delayed{
     .take_scratch_peak = [](std::int16_t) { return backend(Device::cpu()).take_scratch_peak(0); },
     .fingerprint = [] { return backend(Device::cpu()).fingerprint(); },
     .open_stream = [](std::int16_t) -> std::shared_ptr<DeviceStream> {
-      return std::make_shared<OpenStream>();
+      if (failures_last) return std::make_shared<UnrecoverableOpenStream>();
+      return std::make_shared<OpenStream<DeviceStream>>();
     },
     .block_uses = [](std::int16_t) -> BlockUses& {
       static auto* uses = new BlockUses;
@@ -430,7 +445,11 @@ Device delayed_device() {
 DelayedWork::DelayedWork(std::uint64_t seed, Pace pace) : seed_(seed) {
   machine().begin_delays(seed, pace);
 }
-DelayedWork::~DelayedWork() { machine().end_delays(); }
+DelayedWork::~DelayedWork() {
+  machine().end_delays();
+  failures_last = false;
+}
+void DelayedWork::let_failures_last() { failures_last = true; }
 bool DelayedWork::advance() { return machine().advance(); }
 void DelayedWork::fail_at_fence(std::uint64_t n) { machine().fail_at_fence(n); }
 std::uint64_t DelayedWork::passed() { return machine().passed(); }

@@ -42,6 +42,8 @@ class DelayedWork {
   std::function<bool(bool idle)> outside() const;
   /// The work before the n-th fence from now fails, and so does all later work of that stream.
   static void fail_at_fence(std::uint64_t n);
+  /// From now on streams are opened that are unrecoverable, to the end of this object's life.
+  static void let_failures_last();
   /// The fences that have passed.
   static std::uint64_t passed();
   /// What was not in order so far: kernel, argument and both streams of each.

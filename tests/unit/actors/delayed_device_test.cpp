@@ -176,21 +176,27 @@ TrainingRun there(TrainingRun run) {
   return run;
 }
 
+/// Whether the device's streams are unrecoverable: then votes do not wait for the device.
+enum class Failures : std::uint8_t { pass, last };
+
 /// Trains on the delayed device in an order of messages and of its work that the seed draws.
-TrainingResult train_there(TrainingRun run, std::uint64_t seed) {
+TrainingResult train_there(TrainingRun run, std::uint64_t seed,
+                           Failures failures = Failures::pass) {
   run.order = seed;
   const bool threads = run.scheduling == Scheduling::threads;
   const DelayedWork work(seed, threads ? Pace::thread : Pace::by_hand);
+  if (failures == Failures::last) DelayedWork::let_failures_last();
   if (!threads) run.outside = work.outside();
   TrainingResult result = train(there(run));
   EXPECT_THAT(DelayedWork::violations(), IsEmpty()) << "seed " << seed;
   return result;
 }
 
-void expect_the_cpus_bits(const TrainingRun& run, std::uint64_t seeds = 3) {
+void expect_the_cpus_bits(const TrainingRun& run, std::uint64_t seeds = 3,
+                          Failures failures = Failures::pass) {
   const TrainingResult here = train(run);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-    const TrainingResult result = train_there(run, seed);
+    const TrainingResult result = train_there(run, seed, failures);
     EXPECT_EQ(result.digest.size(), 64u);
     EXPECT_EQ(result.digest, here.digest) << "seed " << seed;
     EXPECT_EQ(reported(result), reported(here)) << "seed " << seed;
@@ -221,6 +227,18 @@ TEST(DelayedPipeline, TrainsBucketsOfDeferredWeightGradients) {
                         .steps = 3,
                         .schedule = ScheduleKind::zero_bubble_h2,
                         .adjust = [](PipelineOptions& p) { p.bucket_cap_bytes = 1500; }});
+}
+
+TEST(DelayedPipeline, TrainsWithTheCpusBitsWhereVotesDoNotWait) {
+  TrainingRun run{.partition = {1, 1, 2}, .replicas = 2, .snapshot_every = 2};
+  expect_the_cpus_bits(run, 10, Failures::last);
+  run.adjust = [](PipelineOptions& p) {
+    testing::use_adamw(p);
+    p.staleness = 1;
+  };
+  expect_the_cpus_bits(run, 5, Failures::last);
+  run.scheduling = Scheduling::threads;
+  expect_the_cpus_bits(run, 5, Failures::last);
 }
 
 TEST(DelayedPipeline, TrainsWithStaleGradients) {
@@ -254,15 +272,17 @@ TEST(DelayedPipeline, RecoversActorsWithTheCpusBits) {
     TrainingRun run;
     const TrainingResult here = train(run);
     run.faults = {{.actor = actor, .step = 3, .micro_batch = actor[0] == 'r' ? 0u : 2u}};
-    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-      const TrainingResult result = train_there(run, seed);
+    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+      const TrainingResult result =
+          train_there(run, seed, seed % 2 == 0 ? Failures::last : Failures::pass);
       EXPECT_EQ(result.failures.size(), 1u);
       EXPECT_EQ(result.digest, here.digest) << "seed " << seed;
     }
   }
 }
 
-// The next incarnation reads the weights on a stream of its own: they have to be complete.
+// The next incarnation reads the weights on a stream of its own: they have to be complete, or its
+// stream waits for them.
 TEST(DelayedPipeline, RecoversAStageRightAfterACommitWithTheCpusBits) {
   TrainingRun run;
   const TrainingResult here = train(run);
@@ -270,8 +290,9 @@ TEST(DelayedPipeline, RecoversAStageRightAfterACommitWithTheCpusBits) {
     SCOPED_TRACE(actor);
     run.faults = {{.actor = actor, .step = 1, .micro_batch = 0, .action = "F"},
                   {.actor = actor, .step = 5, .micro_batch = 0, .action = "F"}};
-    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-      const TrainingResult result = train_there(run, seed);
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      const TrainingResult result =
+          train_there(run, seed, seed % 2 == 0 ? Failures::last : Failures::pass);
       EXPECT_EQ(result.failures.size(), 2u);
       EXPECT_EQ(result.digest, here.digest) << "seed " << seed;
     }

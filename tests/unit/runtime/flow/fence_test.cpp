@@ -22,6 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::ManualStream;
+using testing::ManualUnrecoverableStream;
 using testing::OnStream;
 using testing::Teller;
 
@@ -188,6 +189,64 @@ TEST(Fence, HoldsVotesBack) {
       },
       options);
   EXPECT_THAT(committed, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(Fence, LetsVotesGoAtOnceWhereAFailureEndsTheRunAndEndsItAfterTheLastFence) {
+  const auto stream = std::make_shared<ManualUnrecoverableStream>();
+  const auto commits = std::make_shared<std::vector<std::uint32_t>>();
+  Graph graph;
+  graph.add<OnStream<Voter, ManualUnrecoverableStream>>("voter", stream, commits);
+  RunOptions options;
+  options.steps.count = 3;
+  std::vector<std::size_t> committed;
+  const auto pass = [&](const Status& status) {
+    committed.push_back(commits->size());
+    return stream->pass(status);
+  };
+  run_by_hand(
+      graph, [&] { return pass(success()); }, options);
+  EXPECT_THAT(committed, ElementsAre(3, 3, 3, 3));
+  const Error lost(ErrorCode::io, "the device is lost");
+  EXPECT_THAT(
+      [&] {
+        run_by_hand(
+            graph, [&] { return pass(lost); }, options);
+      },
+      ::testing::ThrowsMessage<Error>(HasSubstr("the device is lost")));
+}
+
+/// Sends a number, then votes for the step before it has left.
+class SendingVoter : public Voter {
+ public:
+  using Voter::Voter;
+  ActionLabel act() override {
+    if (out.has_slot()) out.send({}, 1);
+    return Voter::act();
+  }
+  Output<int> out{this, "out"};
+};
+
+TEST(Fence, HoldsVotesBackBehindMessagesToActorsWithoutAStream) {
+  const auto stream = std::make_shared<ManualUnrecoverableStream>();
+  const auto commits = std::make_shared<std::vector<std::uint32_t>>();
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  const auto voter =
+      graph.add<OnStream<SendingVoter, ManualUnrecoverableStream>>("voter", stream, commits);
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{1});
+  graph.connect(voter, &SendingVoter::out, collector, &Collector::in, {.slots = 1});
+  RunOptions options;
+  options.steps.count = 1;
+  std::vector<std::size_t> committed;
+  run_by_hand(
+      graph,
+      [&] {
+        committed.push_back(commits->size());
+        return stream->pass();
+      },
+      options);
+  EXPECT_EQ(committed.at(0), 0u);
+  EXPECT_EQ(committed.at(1), 1u);
 }
 
 /// Emits once, in the midst of the run.

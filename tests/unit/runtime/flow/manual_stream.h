@@ -10,16 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device/device_stream.h"
+#include "runtime/device/unrecoverable_stream.h"
 #include "runtime/tensor/backend.h"
 
 namespace troupe::testing {
 
 inline constexpr Backend manual_backend{.name = "manual"};
 
-class ManualStream final : public DeviceStream {
+template <class Base>
+class ManualStreamOf : public Base {
  public:
-  ManualStream() : DeviceStream({&manual_backend, 0}) {}
+  ManualStreamOf() : Base({&manual_backend, 0}) {}
   WorkPtr record() override {
     fences_.push_back(std::make_shared<Work>());
     return fences_.back();
@@ -59,17 +60,25 @@ class ManualStream final : public DeviceStream {
   std::size_t passed_ = 0;
 };
 
+using ManualStream = ManualStreamOf<DeviceStream>;
+
+class ManualUnrecoverableStream final : public ManualStreamOf<UnrecoverableStream> {
+ public:
+  WorkPtr fence() override { return record(); }
+  void notify(const WorkPtr&) override {}
+};
+
 /// An actor with a stream of the test's, which all of its incarnations share.
-template <class A>
+template <class A, class S = ManualStream>
 class OnStream final : public A {
  public:
   template <class... Args>
-  explicit OnStream(std::shared_ptr<ManualStream> stream, Args... args)
+  explicit OnStream(std::shared_ptr<S> stream, Args... args)
       : A(args...), stream_(std::move(stream)) {}
   DeviceStream* stream() const override { return stream_.get(); }
 
  private:
-  std::shared_ptr<ManualStream> stream_;
+  std::shared_ptr<S> stream_;
 };
 
 }  // namespace troupe::testing
