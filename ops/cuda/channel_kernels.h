@@ -194,11 +194,12 @@ __global__ void finish_channels_kernel(F f, std::int64_t count, std::int64_t par
   }
 }
 
-/// So many parts that all channels together keep a large device busy, of at least 16 packs a
+/// So many parts that all channels together keep a large device busy, of at least `each` packs a
 /// thread.
-inline std::int64_t parts_for(std::int64_t blocks, std::int64_t samples, std::int64_t packs) {
+inline std::int64_t parts_for(std::int64_t blocks, std::int64_t samples, std::int64_t packs,
+                              std::int64_t each) {
   const std::int64_t wanted = (1024 + blocks - 1) / blocks;
-  const std::int64_t most = std::min(samples, packs / (16 * block_threads));
+  const std::int64_t most = std::min(samples, packs / (each * block_threads));
   return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(most, 1));
 }
 
@@ -214,7 +215,9 @@ void sum_channels(const Stream& stream, const Channels& x, const F& f, const Fin
         const std::int64_t packs = (columns ? x.count : x.inner) / N;
         Spread spread{.width = width_for(packs)};
         const std::int64_t groups = columns ? (packs + spread.width - 1) / spread.width : x.count;
-        spread.parts = parts_for(groups, x.samples, x.samples * (columns ? spread.width : packs));
+        // A block's part costs the second level a sum for each of its channels.
+        spread.parts = parts_for(groups, x.samples, x.samples * (columns ? spread.width : packs),
+                                 columns ? 16 : 4);
         const Tensor space = workspace(
             stream, static_cast<std::size_t>(x.count * spread.parts) * sizeof(ChannelSums));
         auto* partials = reinterpret_cast<ChannelSums*>(space.raw());

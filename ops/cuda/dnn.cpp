@@ -149,12 +149,12 @@ std::vector<fe::NumericalNote_t> unwanted_notes(const ConvolutionWork& work) {
   return {NONDETERMINISTIC, DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION, WINOGRAD, FFT};
 }
 
-/// The heuristic whose first plans are faster on an H100, for the convolutions of a wide ResNet
-/// (docs/gpu.md).
+/// The heuristic whose first plans are faster on an H100 (docs/gpu.md). In f32 those of A for
+/// weight gradients of few channels take up to ten times as long.
 fe::HeurMode_t heuristic_for(const ConvolutionWork& work) {
   if (work.dtype != DType::f32) return fe::HeurMode_t::A;
   const bool of_weight = work.pass == ConvolutionPass::weight_gradient;
-  return work.tf32 == of_weight ? fe::HeurMode_t::B : fe::HeurMode_t::A;
+  return work.tf32 && !of_weight ? fe::HeurMode_t::A : fe::HeurMode_t::B;
 }
 
 class Plan final : public ConvolutionPlan {

@@ -1,6 +1,7 @@
 // Poolings. A thread computes one element of a result, or of images with innermost channels a pack
-// of them; backward, an element of x collects what comes from the windows that it is in. Which
-// elements are the largest is found once more before, so that forward need not keep it.
+// of them; backward, an element of x collects what comes from the windows that it is in, after
+// another kernel has found once more which elements are the largest, so that forward need not keep
+// it. Where windows tile the images, one kernel does both.
 
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
@@ -223,6 +224,38 @@ __global__ void pool_backward_kernel(PoolWindows pool, F f, Images<const S, N> g
   }
 }
 
+/// Whether each element is in exactly one window.
+bool tiles(const PoolAxis& axis) {
+  return axis.stride == axis.kernel && axis.padding == 0 && axis.output * axis.kernel == axis.input;
+}
+
+/// The gradient of a max pooling whose windows tile the images: a thread does all of a window.
+template <class S, int N>
+__global__ void tiled_backward_kernel(PoolWindows pool, Images<const S, N> x,
+                                      Images<const S, N> grad, Images<S, N> dx) {
+  const std::int64_t count = pool.images * grad.rows * grad.columns * grad.width;
+  for (std::int64_t e = first_index(); e < count; e += grid_threads()) {
+    const Place at(e, grad.rows, grad.columns, grad.width);
+    const Range rows = window_of(pool.h, at.row), columns = window_of(pool.w, at.column);
+    const Pack<Computed<S>, N> slope = load_pack<S, N>(grad.data, e * N);
+    std::int64_t winner[N];
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      winner[j] = x.place(at.image, rows.begin, columns.begin, at.channel);
+    Largest<S, N>::visit(pool, x, at, [&](int j, std::int64_t h, std::int64_t w) {
+      winner[j] = x.place(at.image, h, w, at.channel);
+    });
+    for (std::int64_t h = rows.begin; h < rows.end; ++h)
+      for (std::int64_t w = columns.begin; w < columns.end; ++w) {
+        const std::int64_t place = dx.place(at.image, h, w, at.channel);
+        Pack<Computed<S>, N> to;
+#pragma unroll
+        for (int j = 0; j < N; ++j) to.at[j] = winner[j] == place ? slope.at[j] : Computed<S>(0);
+        store_pack<S, N>(dx.data, place * N, to);
+      }
+  }
+}
+
 /// Calls `f(constant<N>)` with the width of packs.
 template <class S, class F, class... Pointers>
 void with_packs(const PoolWindows& pool, F&& f, const Pointers*... pointers) {
@@ -275,6 +308,24 @@ Tensor average_backward(const Stream& stream, const Tensor& grad, const Shape& x
   return dx;
 }
 
+Tensor tiled_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
+                      const PoolWindows& windows) {
+  Tensor dx = result_like(stream, x);
+  visit_stored(x.dtype(), [&]<class S>(S, auto) {
+    const S *slopes = input<S>(stream, grad), *from = input<S>(stream, x);
+    S* to = output<S>(stream, dx);
+    with_packs<S>(
+        windows,
+        [&]<int N>(std::integral_constant<int, N>) {
+          Launch(stream, blocks_for(windows.outputs() / N), block_threads)(
+              tiled_backward_kernel<S, N>, windows, images_of<N>(windows, true, from),
+              images_of<N>(windows, false, slopes), images_of<N>(windows, true, to));
+        },
+        slopes, from, to);
+  });
+  return dx;
+}
+
 template <class Number>
 Tensor largest_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
                         const PoolWindows& windows) {
@@ -313,6 +364,7 @@ Tensor max_pool_backward(const Stream& stream, const Tensor& grad, const Tensor&
   const char* kernel = "max_pool_backward";
   const PoolWindows windows = sliding_windows(kernel, x.shape(), x.layout(), options);
   check_pooled(kernel, grad, x.shape(), windows, x.dtype(), x.layout());
+  if (tiles(windows.h) && tiles(windows.w)) return tiled_backward(stream, grad, x, windows);
   if (options.kernel_h * options.kernel_w <= UINT8_MAX)
     return largest_backward<std::uint8_t>(stream, grad, x, windows);
   return largest_backward<std::uint32_t>(stream, grad, x, windows);

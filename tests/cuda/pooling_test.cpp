@@ -49,6 +49,8 @@ void compare_sliding(const EmulatedStream& stream, const Tensor& given,
 TEST(CudaPooling, SlidesWindowsOfAnyStrideAndPadding) {
   EmulatedStream stream;
   compare_sliding(stream, random_tensor({2, 8, 6, 8}, 1), {});
+  compare_sliding(stream, random_tensor({2, 3, 7, 9}, 1), {});
+  compare_sliding(stream, random_tensor({2, 3, 6, 8}, 1), {3, 2, 3, 2, 0, 0});
   compare_sliding(stream, random_tensor({2, 3, 7, 9}, 1), {3, 3, 2, 2, 1, 1});
   compare_sliding(stream, random_tensor({1, 4, 9, 8}, 1), {5, 3, 1, 3, 2, 0});
   compare_sliding(stream, random_tensor({2, 2, 9, 9}, 1), {2, 2, 4, 3, 0, 1});
