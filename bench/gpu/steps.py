@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable
 
@@ -153,6 +153,33 @@ def same_bits(call):
             "failed": [] if len(kinds) == 1 else [row["run"] for row in rows if row["digest"] != rows[0]["digest"]]}
 
 
+def resumption(call):
+    """A run that is killed after its first checkpoint and resumed, beside one that nobody disturbs."""
+    work = TINY if call.place.emulator else replace(TINY, batch=64, samples=2_560)
+    options = [*work.train_options(), *synthetic(work), "device=cuda", "seed=1", "train.epochs=3", "train.evaluate=false",
+               "train.micro_batches=2", "train.optimizer=adamw", "train.clip_norm=1", "parallel.pipeline=2"]
+    trainings, rows = call.trainings(), []
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder) / "options.yaml"
+        base.write_text("seed: 1\n")
+        words = ["train", base, *(part for option in options for part in ("-r", option)), "-o"]
+        whole, killed = Path(folder) / "whole", Path(folder) / "killed"
+        trainings.command(*words, whole)
+        rows.append({"run": "undisturbed", "digest": trainings.digest(whole)[:16]})
+        with subprocess.Popen(call.place.command(call.place.troupe, *words, killed), env=call.place.environment,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and not list(killed.glob("checkpoints/step_*")):
+                time.sleep(0.005)
+            process.kill()
+        if process.returncode == 0:
+            raise NotRun("the run ended before it could be killed")
+        trainings.command(*words, killed, "--restart", "auto")
+        rows.append({"run": "killed and resumed", "digest": trainings.digest(killed)[:16]})
+    same = rows[0]["digest"] == rows[1]["digest"]
+    return {"summary": "the same digest" if same else "another digest", "table": rows,
+            "failed": [] if same else ["killed and resumed"]}
+
+
 def precisions(call):
     """Losses of each precision against f64's on the CPU."""
     work = TINY if call.place.emulator else TINY.__class__(**{
@@ -185,6 +212,7 @@ def all_steps():
         Step("contract", 120, tests("Contract*", fast)),
         Step("kernels", 240, tests("-Contract*:*CudaGolden*:CudaPipeline*", "CudaMemory.*")),
         Step("same_bits", 120, same_bits),
+        Step("resumption", 120, resumption),
         Step("goldens", 240, tests("*CudaGolden*", "*CudaGolden*")),
         Step("precisions", 120, precisions),
         *(Step(row.key, 300, comparison.against_pytorch(row)) for row in ROWS),

@@ -54,6 +54,7 @@ TEST_F(FirstLight, RunsEachStepOnTheEmulatorOrSaysWhyNot) {
   const std::string found = text("results.md");
   EXPECT_THAT(found, HasSubstr("| contract | passed |"));
   EXPECT_THAT(found, HasSubstr("4 runs of 2 steps end with 1 digest(s)"));
+  EXPECT_THAT(found, HasSubstr("| resumption | passed |"));
   EXPECT_THAT(found, HasSubstr("| sanitizer | not run |"));
   EXPECT_THAT(found, HasSubstr("compute-sanitizer needs a GPU"));
   EXPECT_THAT(found, AllOf(HasSubstr("| wide_f32 | passed |"), HasSubstr("PyTorch, eager"),
