@@ -123,7 +123,7 @@ compile_by_clang() {
   local ptx architecture
   ptx=$(mktemp --suffix=.ptx)
   clang++-16 -x cuda --cuda-path="$1" --cuda-gpu-arch=sm_70 --cuda-device-only -O3 -std=c++20 -I. \
-    -Wno-unknown-cuda-version -S "$2" -o "$ptx" 2>&1 || { rm -f "$ptx"; return 1; }
+    -Wno-unknown-cuda-version -Wno-pass-failed -S "$2" -o "$ptx" 2>&1 || { rm -f "$ptx"; return 1; }
   for architecture in $(architectures_of "$1/bin/ptxas" --help); do
     "$1/bin/ptxas" -v -warn-spills -O3 -arch="sm_$architecture" "$ptx" -o /dev/null 2>&1 || { rm -f "$ptx"; return 1; }
   done

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <source_location>
 #include <tuple>
+#include <type_traits>
 
 #include "ops/cuda/error.h"
 #include "ops/cuda/stream.h"
@@ -87,6 +88,11 @@ struct alignas(sizeof(T) * N) Pack {
 /// Elements in 16 bytes, the widest access of a thread.
 template <class T>
 inline constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
+
+/// What shared memory for T is declared as: its elements begin without a value, so it takes no type
+/// that has one of its own.
+template <class T>
+using Unset = std::conditional_t<sizeof(T) == sizeof(std::uint16_t), std::uint16_t, T>;
 
 template <class... T>
 bool aligned_for_packs(const T*... pointers) {

@@ -20,7 +20,8 @@ struct Planes {
 /// N elements of y at once: of one channel or, `interleaved`, of one image.
 template <int N, bool interleaved, class T>
 __global__ void look_up_kernel(Planes planes, const std::uint8_t* x, const T* values, T* y) {
-  __shared__ T kept[kept_channels * values_of_channel];
+  __shared__ Unset<T> memory[kept_channels * values_of_channel];
+  T* kept = reinterpret_cast<T*>(memory);
   const T* table = values;
   if (planes.channels <= kept_channels) {
     for (std::int64_t i = threadIdx.x; i < planes.channels * values_of_channel; i += blockDim.x)

@@ -73,7 +73,8 @@ struct Transposition {
 /// By tiles in shared memory, so that reads and writes are both of whole lines.
 template <class From, class To>
 __global__ void transpose_kernel(Transposition t, const From* from, To* to) {
-  __shared__ To lines[tile_memory];
+  __shared__ Unset<To> memory[tile_memory];
+  To* lines = reinterpret_cast<To*>(memory);
   const int pitch = t.tile_outer | 1;  // odd, so that columns lie in different banks
   const int count = t.tile_outer * t.tile_inner, threads = static_cast<int>(blockDim.x);
   for (std::int64_t number = blockIdx.x; number < t.tiles.count(); number += gridDim.x) {
