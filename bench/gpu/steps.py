@@ -182,9 +182,9 @@ def resumption(call):
 
 def precisions(call):
     """Losses of each precision against f64's on the CPU."""
-    work = TINY if call.place.emulator else TINY.__class__(**{
-        **TINY.__dict__, "options": ("model.name=wide_resnet", "model.widths=[16,16,32,64]"),
-        "batch": 64, "samples": 1280, "shape": (1, 28, 28), "classes": 10})
+    work = TINY if call.place.emulator else replace(
+        TINY, options=("model.name=wide_resnet", "model.widths=[16,16,32,64]"),
+        batch=64, samples=1280, shape=(1, 28, 28), classes=10)
     steps = 2 if call.place.emulator else 20
     trainings = call.trainings()
     base = [*work.train_options(), *synthetic(work), "model.dropout=0", "train.lr=0.02"]

@@ -229,7 +229,7 @@ bool tiles(const PoolAxis& axis) {
   return axis.stride == axis.kernel && axis.padding == 0 && axis.output * axis.kernel == axis.input;
 }
 
-/// The gradient of a max pooling whose windows tile the images: a thread does all of a window.
+/// The gradient of a max pooling whose windows tile the images. A thread computes a whole window.
 template <class S, int N>
 __global__ void tiled_backward_kernel(PoolWindows pool, Images<const S, N> x,
                                       Images<const S, N> grad, Images<S, N> dx) {
@@ -308,8 +308,10 @@ Tensor average_backward(const Stream& stream, const Tensor& grad, const Shape& x
   return dx;
 }
 
-Tensor tiled_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
-                      const PoolWindows& windows) {
+/// The gradient of a max pooling, which `launch(x, grad, dx)` computes.
+template <class F>
+Tensor max_gradient(const Stream& stream, const Tensor& grad, const Tensor& x,
+                    const PoolWindows& windows, F&& launch) {
   Tensor dx = result_like(stream, x);
   visit_stored(x.dtype(), [&]<class S>(S, auto) {
     const S *slopes = input<S>(stream, grad), *from = input<S>(stream, x);
@@ -317,40 +319,40 @@ Tensor tiled_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
     with_packs<S>(
         windows,
         [&]<int N>(std::integral_constant<int, N>) {
-          Launch(stream, blocks_for(windows.outputs() / N), block_threads)(
-              tiled_backward_kernel<S, N>, windows, images_of<N>(windows, true, from),
-              images_of<N>(windows, false, slopes), images_of<N>(windows, true, to));
+          launch(images_of<N>(windows, true, from), images_of<N>(windows, false, slopes),
+                 images_of<N>(windows, true, to));
         },
         slopes, from, to);
   });
   return dx;
 }
 
+Tensor tiled_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
+                      const PoolWindows& windows) {
+  return max_gradient(
+      stream, grad, x, windows,
+      [&]<class S, int N>(Images<const S, N> from, Images<const S, N> slopes, Images<S, N> to) {
+        Launch(stream, blocks_for(windows.outputs() / N), block_threads)(
+            tiled_backward_kernel<S, N>, windows, from, slopes, to);
+      });
+}
+
 template <class Number>
 Tensor largest_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
                         const PoolWindows& windows) {
-  Tensor dx = result_like(stream, x);
   const Tensor space =
       workspace(stream, static_cast<std::size_t>(windows.outputs()) * sizeof(Number));
-  visit_stored(x.dtype(), [&]<class S>(S, auto) {
-    const S *slopes = input<S>(stream, grad), *from = input<S>(stream, x);
-    S* to = output<S>(stream, dx);
-    with_packs<S>(
-        windows,
-        [&]<int N>(std::integral_constant<int, N>) {
-          const auto slopes_of = images_of<N>(windows, false, slopes);
-          const Images<Pack<Number, N>, 1> winners{reinterpret_cast<Pack<Number, N>*>(space.raw()),
-                                                   slopes_of.rows, slopes_of.columns,
-                                                   slopes_of.width};
-          Launch(stream, blocks_for(windows.outputs() / N), block_threads)(
-              winners_kernel<S, N, Number>, windows, images_of<N>(windows, true, from), winners);
-          Launch(stream, blocks_for(windows.inputs() / N), block_threads)(
-              pool_backward_kernel<ToWinner<S, N, Number>, S, N>, windows,
-              ToWinner<S, N, Number>{winners}, slopes_of, images_of<N>(windows, true, to));
-        },
-        slopes, from, to);
-  });
-  return dx;
+  return max_gradient(
+      stream, grad, x, windows,
+      [&]<class S, int N>(Images<const S, N> from, Images<const S, N> slopes, Images<S, N> to) {
+        const Images<Pack<Number, N>, 1> winners{reinterpret_cast<Pack<Number, N>*>(space.raw()),
+                                                 slopes.rows, slopes.columns, slopes.width};
+        Launch(stream, blocks_for(windows.outputs() / N), block_threads)(
+            winners_kernel<S, N, Number>, windows, from, winners);
+        Launch(stream, blocks_for(windows.inputs() / N), block_threads)(
+            pool_backward_kernel<ToWinner<S, N, Number>, S, N>, windows,
+            ToWinner<S, N, Number>{winners}, slopes, to);
+      });
 }
 
 }  // namespace

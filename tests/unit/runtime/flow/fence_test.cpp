@@ -173,22 +173,31 @@ class Voter : public Actor {
   bool last_ = false;
 };
 
+/// Runs so many steps. Returns how many commits there were before each fence, and at the end.
+template <class S>
+std::vector<std::size_t> commits_before_fences(Graph& graph, S& stream,
+                                               const std::vector<std::uint32_t>& commits,
+                                               std::uint32_t steps,
+                                               const Status& status = success()) {
+  std::vector<std::size_t> counts;
+  RunOptions options;
+  options.steps.count = steps;
+  run_by_hand(
+      graph,
+      [&] {
+        counts.push_back(commits.size());
+        return stream.pass(status);
+      },
+      options);
+  return counts;
+}
+
 TEST(Fence, HoldsVotesBack) {
   const auto stream = std::make_shared<ManualStream>();
   const auto commits = std::make_shared<std::vector<std::uint32_t>>();
   Graph graph;
   graph.add<OnStream<Voter>>("voter", stream, commits);
-  std::vector<std::size_t> committed;
-  RunOptions options;
-  options.steps.count = 3;
-  run_by_hand(
-      graph,
-      [&] {
-        committed.push_back(commits->size());
-        return stream->pass();
-      },
-      options);
-  EXPECT_THAT(committed, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(commits_before_fences(graph, *stream, *commits, 3), ElementsAre(0, 1, 2, 3));
 }
 
 TEST(Fence, LetsVotesGoAtOnceWhereAFailureEndsTheRunAndEndsItAfterTheLastFence) {
@@ -196,21 +205,11 @@ TEST(Fence, LetsVotesGoAtOnceWhereAFailureEndsTheRunAndEndsItAfterTheLastFence) 
   const auto commits = std::make_shared<std::vector<std::uint32_t>>();
   Graph graph;
   graph.add<OnStream<Voter, ManualUnrecoverableStream>>("voter", stream, commits);
-  RunOptions options;
-  options.steps.count = 3;
-  std::vector<std::size_t> committed;
-  const auto pass = [&](const Status& status) {
-    committed.push_back(commits->size());
-    return stream->pass(status);
-  };
-  run_by_hand(
-      graph, [&] { return pass(success()); }, options);
-  EXPECT_THAT(committed, ElementsAre(3, 3, 3, 3));
-  const Error lost(ErrorCode::io, "the device is lost");
+  EXPECT_THAT(commits_before_fences(graph, *stream, *commits, 3), ElementsAre(3, 3, 3, 3));
   EXPECT_THAT(
       [&] {
-        run_by_hand(
-            graph, [&] { return pass(lost); }, options);
+        commits_before_fences(graph, *stream, *commits, 3,
+                              Error(ErrorCode::io, "the device is lost"));
       },
       ::testing::ThrowsMessage<Error>(HasSubstr("the device is lost")));
 }
@@ -235,16 +234,7 @@ TEST(Fence, HoldsVotesBackBehindMessagesToActorsWithoutAStream) {
       graph.add<OnStream<SendingVoter, ManualUnrecoverableStream>>("voter", stream, commits);
   const auto collector = graph.add<Collector>("collector", seen, std::size_t{1});
   graph.connect(voter, &SendingVoter::out, collector, &Collector::in, {.slots = 1});
-  RunOptions options;
-  options.steps.count = 1;
-  std::vector<std::size_t> committed;
-  run_by_hand(
-      graph,
-      [&] {
-        committed.push_back(commits->size());
-        return stream->pass();
-      },
-      options);
+  const auto committed = commits_before_fences(graph, *stream, *commits, 1);
   EXPECT_EQ(committed.at(0), 0u);
   EXPECT_EQ(committed.at(1), 1u);
 }
