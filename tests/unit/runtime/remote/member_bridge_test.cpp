@@ -87,11 +87,12 @@ TEST_F(MemberBridgeTest, CarriesRunMessagesBothWays) {
   EXPECT_TRUE(logs_[0]->wait_for<Vote>(1));
 }
 
-// It may take them earlier, as where its thread was awake just then.
+// It takes them earlier where its thread is awake just then, on a busy machine for many rounds.
 TEST_F(MemberBridgeTest, LeavesArrivalsInSharedMemoryUntilTheActionEnds) {
-  constexpr std::size_t rounds = 50;
   std::size_t waited = 0;
-  for (std::size_t round = 0; round < rounds; ++round) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  for (std::size_t round = 0; waited < 5; ++round) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << waited << " of " << round << " waited";
     {
       const DeliveryDeferral::Action action(&bulks_[1]->deferral(), 1);
       bridges_[0]->send(1, RunMessage(Vote{}));
@@ -99,7 +100,6 @@ TEST_F(MemberBridgeTest, LeavesArrivalsInSharedMemoryUntilTheActionEnds) {
     }
     ASSERT_TRUE(logs_[1]->has(round + 1, patience)) << "round " << round;
   }
-  EXPECT_GT(waited, rounds / 10);
 }
 
 // Process 1 has ended its data plane for the loss of process 2 already; process 0, which does not
