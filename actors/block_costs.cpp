@@ -81,7 +81,7 @@ struct WayBack {
 };
 
 // Runs one micro-batch through a block; updates the costs and returns the block's output.
-Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool first_block,
+Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool trained_before,
                     bool in_halves, BlockCosts& costs, MemoryReadings& memory) {
   auto& allocator = CachingAllocator::of(x.device());
   allocator.reset_peak();
@@ -89,7 +89,8 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
   (void)backend(device).take_scratch_peak(device.index);
   const std::size_t before = allocator.counters().in_use_bytes;
   std::unique_ptr<ForwardPass> pass;
-  const auto forward = time_of(stream, [&] { pass = block.forward(x, RandomKey{}, !first_block); });
+  const auto forward =
+      time_of(stream, [&] { pass = block.forward(x, RandomKey{}, trained_before); });
   Tensor y = pass->result();
   const std::size_t after_forward = allocator.counters().in_use_bytes;
   costs.output_bytes = y.bytes();
@@ -134,7 +135,9 @@ struct Measurement {
   DType dtype;
   Stream stream;
   int repetitions;
-  Tensor x;  ///< of the next block
+  const Freezes& freezes;
+  std::size_t first_trained;  ///< block
+  Tensor x;                   ///< of the next block
   std::vector<BlockCosts> all_costs;
 
   void measure_next(std::size_t count);
@@ -147,6 +150,7 @@ void Measurement::measure_next(std::size_t count) {
   std::vector<Tensor> inputs;
   for (std::size_t b = first, held = 0; b < count; ++b) {
     Network block(model.make(sample, dtype), b, b + 1, dtype, stream);
+    if (freezes) block.freeze(freezes);
     BlockCosts costs = costs_of(block, dtype);
     held += costs.state_bytes;
     if (held > held_bytes && b > first) break;
@@ -154,7 +158,7 @@ void Measurement::measure_next(std::size_t count) {
     inputs.push_back(x);
     MemoryReadings unused;
     // Prepares kernels and fills the cache.
-    x = measure_once(stream, block, x, b == 0, false, costs, unused);
+    x = measure_once(stream, block, x, first_trained < b, false, costs, unused);
     forget_times(costs);
     all_costs.push_back(std::move(costs));
     blocks.push_back(std::move(block));
@@ -164,8 +168,8 @@ void Measurement::measure_next(std::size_t count) {
   const auto takes_long = [&] { return std::chrono::steady_clock::now() - begin > long_enough; };
   for (int r = 0; r < std::max(2, repetitions) && (r < 2 || !takes_long()); ++r)
     for (std::size_t i = 0; i < blocks.size(); ++i)
-      measure_once(stream, blocks[i], inputs[i], first + i == 0, r % 2 == 1, all_costs[first + i],
-                   memory[i]);
+      measure_once(stream, blocks[i], inputs[i], first_trained < first + i, r % 2 == 1,
+                   all_costs[first + i], memory[i]);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     BlockCosts& costs = all_costs[first + i];
     costs.input_gradient = std::min(costs.input_gradient, costs.backward);
@@ -194,18 +198,21 @@ void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measure
 
 std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
                                        DType dtype, Stream like, std::int64_t samples,
-                                       int repetitions) {
+                                       int repetitions, const Freezes& freezes) {
   const OwnStream own(like);
   const Stream& stream = own.get();
+  const Model whole = model.make(sample, dtype);
   Measurement measurement{.model = model,
                           .sample = sample,
                           .dtype = dtype,
                           .stream = stream,
                           .repetitions = repetitions,
+                          .freezes = freezes,
+                          .first_trained = first_trained_block(whole, freezes),
                           .x = on_device(stream, Tensor::zeros(batch_shape(samples, sample.shape),
                                                                batch_type(sample, dtype))),
                           .all_costs = {}};
-  const std::size_t count = model.make(sample, dtype).blocks.size();
+  const std::size_t count = whole.blocks.size();
   while (measurement.all_costs.size() < count) measurement.measure_next(count);
   return std::move(measurement.all_costs);
 }

@@ -35,10 +35,12 @@ void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measure
 /// the machine affects all of them. It runs blocks with 64 MiB of weights at a time, so that no
 /// process holds a whole large model. Every second repetition runs the halves of the backward pass
 /// separately, so there are at least two repetitions. After two repetitions, it ends when three
-/// seconds have passed. Computes on a stream like the given one.
+/// seconds have passed. Computes on a stream like the given one. What `freezes` freezes, beside the
+/// model's frozen parameters, costs no weight gradient, and what comes before all that is trained
+/// no backward pass.
 std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
                                        DType dtype, Stream like, std::int64_t samples,
-                                       int repetitions);
+                                       int repetitions, const Freezes& freezes = {});
 
 /// Partitions blocks of these costs into `parts` sequences of consecutive blocks, each of at least
 /// one, so that the largest cost of a sequence is minimal. Returns the number of blocks of each.

@@ -39,7 +39,7 @@ struct Targets {
 
 /// Loss → last stage; stage → previous stage.
 struct OutputGradient {
-  Tensor tensor;
+  Tensor tensor;  ///< undefined if neither its stage nor one before is trained
   static void members(auto& self, auto& visit) { visit(self.tensor); }
 };
 

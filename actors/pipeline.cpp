@@ -54,9 +54,7 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
       .stream = options.stream,
       .seed = options.seed,
       .initial = options.initial.empty() ? nullptr : options.initial[stage],
-      .freezes = [optimizer = options.optimizer](std::string_view parameter) {
-        return optimizer.freezes(parameter);
-      }};
+      .freezes = freezes_of(options)};
   if (stage == 0)
     program.pixels = pixels_for(transform_options(options), options.data.dataset.samples());
   for (const BucketBytes& bucket : buckets) program.buckets.push_back(bucket.blocks);
@@ -74,6 +72,8 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
           .optimizer = options.optimizer,
           .loss_scale = loss_scale_options(options),
           .last = stage + 1 == options.partition.size(),
+          .trained_before = first_trained_block(model_of(options), freezes_of(options)) <
+                            blocks_of(options, stage).front().first,
           .staleness = options.staleness,
           .micro_batches = [sampler = Sampler(sampler_options(options))](std::uint32_t step) {
             return static_cast<std::uint32_t>(
@@ -280,6 +280,12 @@ void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
 
 Model model_of(const PipelineOptions& options) {
   return options.model.make(options.data.dataset.samples(), options.dtype);
+}
+
+Freezes freezes_of(const PipelineOptions& options) {
+  return [optimizer = options.optimizer](std::string_view parameter) {
+    return optimizer.freezes(parameter);
+  };
 }
 
 void check_loss(const PipelineOptions& options) {

@@ -77,6 +77,9 @@ struct PipelineOptions {
 /// The model, built for the samples of the data set.
 Model model_of(const PipelineOptions& options);
 
+/// The parameters that no group of the optimizer trains.
+Freezes freezes_of(const PipelineOptions& options);
+
 /// Throws Error{bad_options} where loss, targets and outputs do not fit (ops/loss.h), or
 /// evaluations are compared by an accuracy that the loss does not have.
 void check_loss(const PipelineOptions& options);

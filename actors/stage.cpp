@@ -178,7 +178,8 @@ ActionLabel Stage::forward() {
   auto held = input.take();
   const MessageKey key = held.header.key;
   const RandomKey random{options_.seed, key.step, key.micro_batch, 0};
-  auto [result, saved] = program().forward(held->tensor, random, input_gradient.connected(), 0);
+  const bool wants_input_gradient = input_gradient.connected() && options_.trained_before;
+  auto [result, saved] = program().forward(held->tensor, random, wants_input_gradient, 0);
   output.send(held.header, {std::move(result)});
   in_flight_.emplace(key.micro_batch, InFlight{std::move(held), std::move(saved)});
   forwarded_ = key.micro_batch + 1;

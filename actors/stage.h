@@ -28,6 +28,8 @@ struct StageOptions {
   /// Dynamic or fixed; none: losses are not scaled. Not with staleness.
   std::optional<LossScaleOptions> loss_scale = {};
   bool last = false;  ///< a loss follows; if losses are scaled, it scales what the loss sends
+  /// False: nothing before this stage is trained, so its input gradients are sent without a tensor.
+  bool trained_before = true;
   /// Steps after which a sum of gradients is applied, as in ReducerOptions; 0: in its own step.
   std::uint32_t staleness = 0;
   /// Micro-batches of a step, over all replicas; used if staleness > 0. A pure function.

@@ -45,6 +45,9 @@ class StageProgram {
   virtual std::size_t ranges() const { return 1; }
   virtual Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient,
                           std::size_t range) = 0;
+  // `grad` may be undefined if the input gradient is not wanted and no block of the range is
+  // trained.
+
   /// Runs the input half alone, before bucket 0 of the same micro-batch. `backward` then runs only
   /// the weight half.
   virtual Tensor input_gradient(Saved& saved, const Tensor& grad) = 0;
@@ -105,9 +108,8 @@ struct NetworkProgramOptions {
   StatePtr initial;
   /// Blocks of each gradient bucket, the one of the last blocks first; empty: one bucket per range.
   std::vector<std::size_t> buckets = {};
-  Tensor pixels = {};  ///< as Network::take_pixels, if x is of bytes (pixels_for)
-  /// As Network::freeze, for instance Optimizer::freezes. Empty: the model's frozen parameters.
-  std::function<bool(std::string_view parameter)> freezes = {};
+  Tensor pixels = {};    ///< as Network::take_pixels, if x is of bytes (pixels_for)
+  Freezes freezes = {};  ///< beside the model's frozen parameters
 };
 ProgramFactory network_program(NetworkProgramOptions options);
 

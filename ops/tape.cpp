@@ -74,6 +74,7 @@ std::vector<Tensor> Tape::backward_inputs(Value output, Tensor grad) {
 // memory (which may be another actor's slot, replayed after a failure) for the tape's own.
 void Tape::begin_backward(Value output, Tensor grad) {
   SavedTensor& last = saved_tensor(output);
+  if (!grad.defined() && !last.wants_gradient) return;
   if (grad.shape() != last.shape)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("backward: the gradient is {}, but the output is {}",

@@ -82,7 +82,8 @@ class Tape {
   void seal(Value kept = {});
 
   /// Runs both halves, one operation after the other. Returns the gradients of the inputs that want
-  /// one, in their order. `grad` is only read, and is converted to the output's layout and type.
+  /// one, in their order. `grad` is only read, and is converted to the output's layout and type. It
+  /// may be undefined if the output depends on nothing that wants a gradient.
   /// Throws Error if its shape is not the output's, or if the output does not depend on a recorded
   /// operation whose weights are trained.
   std::vector<Tensor> backward(Value output, Tensor grad);

@@ -198,7 +198,7 @@ namespace {
 std::vector<BlockCosts> costs_with(const PipelineOptions& pipeline, std::int64_t samples,
                                    int repetitions) {
   return measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
-                        pipeline.stream, samples, repetitions);
+                        pipeline.stream, samples, repetitions, freezes_of(pipeline));
 }
 
 /// The samples of a micro-batch, or as many as some seconds suffice for.

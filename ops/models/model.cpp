@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "ops/nn/state.h"
@@ -45,6 +46,18 @@ std::vector<std::string> parameter_names(const Model& model) {
   std::vector<std::string> names;
   for (const ParameterSpec& parameter : spec.parameters()) names.push_back(parameter.name);
   return names;
+}
+
+std::size_t first_trained_block(const Model& model, const Freezes& freezes) {
+  StateSpec spec;
+  const auto is_trained = [&](const ParameterSpec& parameter) {
+    return !parameter.frozen && !(freezes && freezes(parameter.name));
+  };
+  for (std::size_t block = 0; block < model.blocks.size(); ++block) {
+    model.blocks[block]->declare(spec);
+    if (std::ranges::any_of(spec.parameters(), is_trained)) return block;
+  }
+  return model.blocks.size();
 }
 
 }  // namespace troupe

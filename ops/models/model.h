@@ -35,6 +35,10 @@ struct Model {
 /// The names of all parameters, as in PyTorch's state_dict.
 std::vector<std::string> parameter_names(const Model& model);
 
+/// The first block with a parameter that is trained: neither the model nor `freezes` (if given)
+/// freezes it. The number of blocks if there is none. What comes before it needs no gradients.
+std::size_t first_trained_block(const Model& model, const Freezes& freezes);
+
 /// The samples that a model is built for. A data set describes them.
 struct SampleSpec {
   Shape shape;               ///< of one sample, without the batch axis

@@ -74,7 +74,7 @@ Network::Network(Model model, const std::vector<BlockRange>& ranges, DType dtype
   freeze([](std::string_view) { return false; });
 }
 
-void Network::freeze(const std::function<bool(std::string_view)>& freezes) {
+void Network::freeze(const Freezes& freezes) {
   spec_.freeze(freezes);
   frozen_.clear();
   for (const ParameterSpec& parameter : spec_.parameters()) frozen_.push_back(parameter.frozen);

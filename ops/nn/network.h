@@ -75,9 +75,9 @@ class Network {
   /// another network.
   void use(StatePtr state);
   const StatePtr& state() const { return views_->state; }
-  /// Freezes the parameters for which it is true, as Optimizer::freezes, beside those that the
-  /// model freezes: their gradients are not computed, and are zero.
-  void freeze(const std::function<bool(std::string_view parameter)>& freezes);
+  /// Freezes the parameters for which it is true, beside those that the model freezes: their
+  /// gradients are not computed, and are zero.
+  void freeze(const Freezes& freezes);
   /// From now on an x of u8 for the first range, images row-major, stands for numbers: byte b of
   /// channel c for values[c, b] (KernelTable::look_up). `values` is in the CPU's memory and of the
   /// network's type.

@@ -128,7 +128,7 @@ ParameterIndex StateSpec::add_parameter(std::string name, Shape shape, Initializ
   return {static_cast<int>(parameters_.size()) - 1};
 }
 
-void StateSpec::freeze(const std::function<bool(std::string_view)>& freezes) {
+void StateSpec::freeze(const Freezes& freezes) {
   for (ParameterSpec& parameter : parameters_)
     parameter.frozen = parameter.frozen || freezes(parameter.name);
 }

@@ -69,6 +69,9 @@ struct ConstantSpec {
   bool fixed = true;
 };
 
+/// Whether a parameter keeps its value in training, as Optimizer::freezes tells.
+using Freezes = std::function<bool(std::string_view parameter)>;
+
 /// The parameters and buffers of a sequence of modules, collected by Module::declare. Parameters
 /// lie behind one another in one flat array, buffers in another, so that the optimizer, the reducer
 /// and a snapshot each make one pass over memory. Every offset is a multiple of 16 elements; the
@@ -79,7 +82,7 @@ class StateSpec {
   ParameterIndex add_parameter(std::string name, Shape shape, Initializer initializer,
                                bool frozen = false);
   /// Freezes the parameters for which it is true.
-  void freeze(const std::function<bool(std::string_view parameter)>& freezes);
+  void freeze(const Freezes& freezes);
   BufferIndex add_buffer(std::string name, Shape shape, double initial, double momentum,
                          std::function<Tensor()> read = {});
   void add_counter(std::string name, std::function<Tensor()> read = {});

@@ -169,6 +169,11 @@ TEST_F(CudaPipeline, AdamWWithClippedGradientsMakesTheSameBits) {
   EXPECT_EQ(digest({.partition = {2, 2}, .replicas = 2, .adjust = use_adamw}, 2), one);
 }
 
+TEST_F(CudaPipeline, FrozenStagesMakeTheSameBits) {
+  const std::string one = digest({.partition = {4}, .adjust = freeze_layers}, 1);
+  EXPECT_EQ(digest({.partition = {1, 1, 2}, .replicas = 2, .adjust = freeze_layers}, 2), one);
+}
+
 TEST_F(CudaPipeline, ScaledLossesMakeTheSameBits) {
   TrainingRun run{.partition = {4}, .steps = 4, .adjust = [](PipelineOptions& pipeline) {
                     pipeline.loss.class_weights = std::vector<double>(4, 4096.0);

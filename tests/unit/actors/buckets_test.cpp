@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 
+#include "program_around.h"
 #include "training_run.h"
 
 namespace troupe {
@@ -24,38 +25,16 @@ const TrainingResult& undisturbed() {
 }
 
 /// Throws once: when it is asked for bucket 1 the `call`-th time.
-class FailsBetweenBuckets final : public StageProgram {
+class FailsBetweenBuckets final : public testing::ProgramAround {
  public:
   FailsBetweenBuckets(std::unique_ptr<StageProgram> inner, std::shared_ptr<std::atomic<int>> calls)
-      : inner_(std::move(inner)), calls_(std::move(calls)) {}
-  void use(StatePtr state) override { inner_->use(std::move(state)); }
-  const StatePtr& state() const override { return inner_->state(); }
-  std::shared_ptr<const StateSpec> spec() const override { return inner_->spec(); }
-  Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient,
-                  std::size_t range) override {
-    return inner_->forward(x, random, wants_input_gradient, range);
-  }
-  Tensor input_gradient(Saved& saved, const Tensor& grad) override {
-    return inner_->input_gradient(saved, grad);
-  }
+      : ProgramAround(std::move(inner)), calls_(std::move(calls)) {}
   Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) override {
     if (bucket == 1 && --*calls_ == 0) throw std::runtime_error("failed between two buckets");
-    return inner_->backward(saved, grad, bucket);
-  }
-  Tensor evaluate(const Tensor& x, std::size_t range) override {
-    return inner_->evaluate(x, range);
-  }
-  Tensor gradient_squares(const Optimizer& optimizer,
-                          const std::vector<Tensor>& gradients) const override {
-    return inner_->gradient_squares(optimizer, gradients);
-  }
-  StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
-                const std::vector<Tensor>& statistics) const override {
-    return inner_->step(optimizer, lr, gradients, statistics);
+    return ProgramAround::backward(saved, grad, bucket);
   }
 
  private:
-  std::unique_ptr<StageProgram> inner_;
   std::shared_ptr<std::atomic<int>> calls_;
 };
 

@@ -249,6 +249,10 @@ TEST(DelayedPipeline, TrainsWithAdamWAndClippedGradients) {
   expect_the_cpus_bits({.adjust = testing::use_adamw});
 }
 
+TEST(DelayedPipeline, TrainsBehindFrozenStages) {
+  expect_the_cpus_bits({.partition = {1, 1, 2}, .replicas = 2, .adjust = testing::freeze_layers});
+}
+
 TEST(DelayedPipeline, TrainsOnMixedSamples) {
   expect_the_cpus_bits({.adjust = [](PipelineOptions& p) { p.data.mix.mixup_alpha = 0.4; }});
 }

@@ -158,6 +158,23 @@ TEST(Profile, TellsTheHalvesOfABackwardApart) {
   }
 }
 
+TEST(Profile, TellsThatBlocksBeforeTheFirstThatIsTrainedKeepNothingForBackward) {
+  const PipelineOptions options = pipeline_of(small(ScheduleKind::gpipe));
+  const auto profile = [&](const Freezes& freezes) {
+    return measure_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 2,
+                          freezes);
+  };
+  const auto trained = profile({});
+  const auto frozen = profile([](std::string_view name) { return !name.starts_with("fc."); });
+  for (std::size_t b = 0; b < trained.size(); ++b) {
+    if (!trained[b].name.starts_with("block")) continue;
+    SCOPED_TRACE(trained[b].name);
+    const std::size_t little = 2 * frozen[b].output_bytes;  // the output itself counts
+    EXPECT_GT(trained[b].saved_bytes, little);
+    EXPECT_LT(frozen[b].saved_bytes, little);
+  }
+}
+
 TEST(Profile, TellsNoLessThanAStageHoldsBetweenTheHalves) {
   const PipelineOptions options = pipeline_of(small(ScheduleKind::gpipe));
   const auto profile =

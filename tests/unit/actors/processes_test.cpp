@@ -139,6 +139,17 @@ TEST_F(ProcessesTest, ParameterGroupsMakeTheBitsOfOne) {
   EXPECT_EQ(digest({.partition = {2, 2}, .threads = 1, .adjust = on_a_device}, 1), one);
 }
 
+TEST_F(ProcessesTest, FrozenStagesMakeTheBitsOfOne) {
+  const std::string one = digest({.partition = {4}, .adjust = testing::freeze_layers}, 1);
+  for (const auto schedule : {ScheduleKind::one_forward_one_backward, ScheduleKind::zero_bubble_h1})
+    EXPECT_EQ(digest({.partition = {1, 1, 2},
+                      .replicas = 2,
+                      .schedule = schedule,
+                      .adjust = testing::freeze_layers},
+                     3),
+              one);
+}
+
 void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }
 
 TEST_F(ProcessesTest, AdamWWithClippedGradientsMakesTheBitsOfOne) {

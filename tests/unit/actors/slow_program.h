@@ -3,50 +3,35 @@
 #include <memory>
 #include <thread>
 
-#include "actors/stage_program.h"
+#include "program_around.h"
 
 namespace troupe::testing {
 
 /// A stage's arithmetic with pauses in front of its forward and each part of its backward; an input
 /// half that runs apart is such a part.
-class SlowProgram final : public StageProgram {
+class SlowProgram final : public ProgramAround {
  public:
   struct Pauses {
     std::chrono::microseconds forward{0}, backward{0};
   };
   SlowProgram(std::unique_ptr<StageProgram> inner, Pauses pauses)
-      : inner_(std::move(inner)), pauses_(pauses) {}
+      : ProgramAround(std::move(inner)), pauses_(pauses) {}
 
-  void use(StatePtr state) override { inner_->use(std::move(state)); }
-  const StatePtr& state() const override { return inner_->state(); }
-  std::shared_ptr<const StateSpec> spec() const override { return inner_->spec(); }
   Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient,
                   std::size_t range) override {
     std::this_thread::sleep_for(pauses_.forward);
-    return inner_->forward(x, random, wants_input_gradient, range);
+    return ProgramAround::forward(x, random, wants_input_gradient, range);
   }
   Tensor input_gradient(Saved& saved, const Tensor& grad) override {
     std::this_thread::sleep_for(pauses_.backward);
-    return inner_->input_gradient(saved, grad);
+    return ProgramAround::input_gradient(saved, grad);
   }
   Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) override {
     std::this_thread::sleep_for(pauses_.backward);
-    return inner_->backward(saved, grad, bucket);
-  }
-  Tensor evaluate(const Tensor& x, std::size_t range) override {
-    return inner_->evaluate(x, range);
-  }
-  Tensor gradient_squares(const Optimizer& optimizer,
-                          const std::vector<Tensor>& gradients) const override {
-    return inner_->gradient_squares(optimizer, gradients);
-  }
-  StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
-                const std::vector<Tensor>& statistics) const override {
-    return inner_->step(optimizer, lr, gradients, statistics);
+    return ProgramAround::backward(saved, grad, bucket);
   }
 
  private:
-  std::unique_ptr<StageProgram> inner_;
   Pauses pauses_;
 };
 

@@ -114,6 +114,30 @@ TEST(NetworkProgram, OfRangesAroundThoseOfAnotherMakesTheBitsOfTheWhole) {
   }
 }
 
+TEST(NetworkProgram, OfFrozenBlocksNeedsNoGradientOfItsOutput) {
+  const auto program = [](const Freezes& freezes) {
+    return network_program({.model = MnistCnn{.classes = 4},
+                            .samples = samples,
+                            .blocks = {{0, 2}},
+                            .freezes = freezes})({});
+  };
+  const auto trained = program({});
+  const auto frozen = program([](std::string_view name) { return name.starts_with("layer"); });
+  const auto in_part = program([](std::string_view name) { return name.starts_with("layer1."); });
+  const Tensor x = numbers({2, 1, 28, 28}, 1);
+  for (const bool apart : {false, true}) {
+    SCOPED_TRACE(apart);
+    RangePass expected{trained->forward(x, {}, false, 0), {}, {}};
+    RangePass found{frozen->forward(x, {}, false, 0), {}, {}};
+    go_back(*trained, expected, numbers(expected.forward.output.shape(), 3), 1, apart);
+    go_back(*frozen, found, Tensor(), 1, apart);
+    EXPECT_TRUE(same_bits(found.statistics, expected.statistics));
+    EXPECT_THAT(found.gradients.at(0).elements<float>(), ::testing::Each(0));
+    RangePass refused{in_part->forward(x, {}, false, 0), {}, {}};
+    EXPECT_THROW(go_back(*in_part, refused, Tensor(), 1, apart), Error);
+  }
+}
+
 TEST(NetworkProgram, RefusesBucketsThatHoldBlocksOfTwoRanges) {
   for (const auto& buckets : std::vector<std::vector<std::size_t>>{
            {7}, {4, 3}, {3, 3}, {3, 4, 1}, {2, 2, 3}, {SIZE_MAX, 8}})

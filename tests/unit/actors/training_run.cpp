@@ -80,6 +80,12 @@ void use_adamw(PipelineOptions& pipeline) {
   pipeline.rate = {.schedule = LearningRateSchedule::polynomial, .lr = 0.01, .power = 0.9};
 }
 
+void freeze_layers(PipelineOptions& pipeline) {
+  const Sgd sgd{.momentum = 0.9};
+  pipeline.optimizer = Optimizer(sgd).with_clip_norm(0.5).with_groups(
+      {{.parameters = {"layer1.*", "layer2.*"}, .optimizer = sgd, .lr = 0.0}});
+}
+
 TrainingResult train(const TrainingRun& run) {
   TrainingResult result;
   std::mutex mutex;

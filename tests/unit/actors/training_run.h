@@ -64,6 +64,8 @@ PipelineOptions pipeline_of(const TrainingRun& run);
 /// Another way to change the weights, for TrainingRun::adjust: AdamW of clipped gradients, smoothed
 /// labels and a polynomial rate.
 void use_adamw(PipelineOptions& pipeline);
+/// The same: the first two of mnist_cnn's four blocks are frozen, and gradients are clipped.
+void freeze_layers(PipelineOptions& pipeline);
 TrainingResult train(const TrainingRun& run);
 
 /// "1: 2.302 0.25 of 8", one for each step that was reported, then the evaluations.
