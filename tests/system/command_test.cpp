@@ -94,12 +94,14 @@ TEST_F(Command, ShowsInItsHelpWhatEachArgumentIs) {
     EXPECT_THAT(troupe_command({verb, "--help"}).out, Not(ContainsRegex(" VALUE |required")));
 }
 
-/// Blocks `number` in its first thread, as it does while it waits for a request to stop.
-bool awaits_signal(pid_t process, int number) {
+/// Blocks SIGINT in its first thread, as it does while it waits for a request to stop. When it
+/// starts, it may block all signals for a moment.
+bool awaits_interrupt(pid_t process) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  const auto has = [](std::uint64_t set, int signal) { return (set >> (signal - 1) & 1) != 0; };
   for (std::string word; status >> word;)
     if (std::uint64_t blocked = 0; word == "SigBlk:" && status >> std::hex >> blocked)
-      return (blocked >> (number - 1) & 1) != 0;
+      return has(blocked, SIGINT) && !has(blocked, SIGALRM);
   return false;
 }
 
@@ -110,7 +112,7 @@ TEST_F(Command, SaysThatAPlanWasStopped) {
                                 "train: {batch_size: 64, micro_batches: 1}\n"
                                 "parallel: {pipeline: 2, partition: auto}\n");
   Background process({TROUPE_BINARY, "plan", path});
-  ASSERT_TRUE(comes_true([&] { return awaits_signal(process.pid(), SIGINT); }));
+  ASSERT_TRUE(comes_true([&] { return awaits_interrupt(process.pid()); }));
   process.signal(SIGINT);
   const Outcome outcome = process.wait();
   EXPECT_EQ(outcome.exit_code, 130);
