@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <vector>
 
 #include "ops/outer_axes.h"
 #include "runtime/tensor/tensor.h"
@@ -16,6 +17,13 @@ struct AttentionSizes {
         keys(k.dim(-2)),
         features(q.dim(-1)),
         outputs(v.dim(-1)) {}
+
+  /// Of the result.
+  static Shape y_shape(const Tensor& q, const Tensor& v) {
+    std::vector<std::int64_t> sizes(q.shape().dims().begin(), q.shape().dims().end());
+    sizes.back() = v.dim(-1);
+    return Shape(std::span<const std::int64_t>(sizes));
+  }
 
   /// The number of keys that a token sees, the first ones.
   std::int64_t seen(bool causal, std::int64_t token) const {

@@ -192,7 +192,30 @@ void note_scores(const Tensor& q, const Tensor& k, const Tensor& v, std::size_t 
   const AttentionSizes sizes(q, k, v);
   const std::int64_t all = planned().samples(sizes.outer) * sizes.tokens * sizes.keys;
   const auto part = static_cast<std::size_t>(std::min(all, std::max(most_scores, 64 * sizes.keys)));
-  planned().note(count * part * size_of(q.dtype()) + product_bytes);
+  planned().note(count * part * size_of(computed_type(q.dtype())) + product_bytes);
+}
+/// Allocates results as ops/cuda/attention.cu does, beside copies of tensors of 16 bits.
+AttentionOutput planned_attention(const Stream& stream, const Tensor& q, const Tensor& k,
+                                  const Tensor& v, const Tensor& mask, const AttentionOptions&) {
+  note_scores(q, k, v, 1);
+  const Tensor copies[] = {widened(stream, q), widened(stream, k), widened(stream, v),
+                           widened(stream, mask)};
+  const AttentionSizes s(q, k, v);
+  const DType type = computed_type(q.dtype());
+  return {zeroed(stream, AttentionSizes::y_shape(q, v), type, Layout::row_major),
+          zeroed(stream, {s.outer, s.tokens}, type, Layout::row_major)};
+}
+AttentionGradients planned_attention_backward(const Stream& stream, const Tensor& grad,
+                                              const Tensor& q, const Tensor& k, const Tensor& v,
+                                              const Tensor& mask, const AttentionOutput&,
+                                              const AttentionOptions&) {
+  note_scores(q, k, v, 2);
+  const Tensor copies[] = {widened(stream, grad), widened(stream, q), widened(stream, k),
+                           widened(stream, v), widened(stream, mask)};
+  const auto gradient = [&](const Tensor& of) {
+    return zeroed(stream, of.shape(), computed_type(of.dtype()), Layout::row_major);
+  };
+  return {gradient(q), gradient(k), gradient(v)};
 }
 
 template <DType dtype>
@@ -217,17 +240,8 @@ KernelTable planned_table() {
     planned().note(bytes(grad.shape(), small ? DType::u8 : DType::u32));
     return computing<dtype>().max_pool_backward(stream, grad, x, options);
   };
-  table.attention = [](const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v,
-                       const Tensor& mask, const AttentionOptions& options) {
-    note_scores(q, k, v, 1);
-    return computing<dtype>().attention(stream, q, k, v, mask, options);
-  };
-  table.attention_backward = [](const Stream& stream, const Tensor& grad, const Tensor& q,
-                                const Tensor& k, const Tensor& v, const Tensor& mask,
-                                const AttentionOutput& output, const AttentionOptions& options) {
-    note_scores(q, k, v, 2);
-    return computing<dtype>().attention_backward(stream, grad, q, k, v, mask, output, options);
-  };
+  table.attention = &planned_attention;
+  table.attention_backward = &planned_attention_backward;
   return table;
 }
 

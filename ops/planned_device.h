@@ -22,8 +22,8 @@ struct PlannedDeviceOptions {
 
 /// A device that stands for a GPU, to learn how much memory a model takes there, where no GPU is.
 /// Its tensors lie in the CPU's memory, with an allocator of its own, and have the shapes, types
-/// and layouts that they have on a GPU. The numbers are of no use: convolutions, linear layers and
-/// what is stored in 16 bits are zeroes, all else is computed by the CPU.
+/// and layouts that they have on a GPU. The numbers are of no use: convolutions, linear layers,
+/// attentions and what is stored in 16 bits are zeroes, all else is computed by the CPU.
 /// Backend::take_scratch_peak gives the working memory that kernels would ask for, with the copies
 /// of what is rounded or reordered before it is multiplied: never less than a matrix product of the
 /// GPU may take. There is one; a later call changes it. Used by one thread at a time.

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "ops/attention_sizes.h"
 #include "ops/cpu/kernels.h"
@@ -353,14 +352,12 @@ AttentionOutput attention(const Stream& stream, const Tensor& q, const Tensor& k
                           const Tensor& mask, const AttentionOptions& options) {
   const Attention attention(q, k, v, mask, options);
   const AttentionSizes& s = attention.sizes();
-  std::vector<std::int64_t> sizes(q.shape().dims().begin(), q.shape().dims().end() - 1);
   const bool keeps_shares = attention.keeps_shares();
   AttentionOutput output;
   output.saved =
       Tensor::empty(keeps_shares ? Shape{s.outer, s.tokens, s.keys} : Shape{s.outer, s.tokens},
                     DType::f32, stream.device);
-  sizes.push_back(s.outputs);
-  output.y = Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), DType::f32, stream.device);
+  output.y = Tensor::empty(AttentionSizes::y_shape(q, v), DType::f32, stream.device);
   auto* const y = output.y.data<float>();
   if (attention.empty()) {
     std::ranges::fill(output.y.elements<float>(), 0.0f);

@@ -3,8 +3,6 @@
 // token's sum, from which backward computes the shares again. Where tokens are split, the gradients
 // of keys and values are added up in the order of the parts.
 
-#include <vector>
-
 #include "ops/attention_sizes.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
@@ -335,9 +333,7 @@ class Attention {
 AttentionOutput attention(const Stream& stream, const Tensor& q, const Tensor& k, const Tensor& v,
                           const Tensor& mask, const AttentionOptions& options) {
   const AttentionSizes s(q, k, v);
-  std::vector<std::int64_t> sizes(q.shape().dims().begin(), q.shape().dims().end());
-  sizes.back() = s.outputs;
-  AttentionOutput to{result(stream, Shape(std::span<const std::int64_t>(sizes)), q.dtype()),
+  AttentionOutput to{result(stream, AttentionSizes::y_shape(q, v), q.dtype()),
                      result(stream, {s.outer, s.tokens}, q.dtype())};
   visit_float(q.dtype(), [&]<class T>(T) {
     const Attention<T> attention(stream, q, k, v, mask, options);

@@ -52,11 +52,8 @@ AttentionOutput attention(const Stream&, const Tensor& q, const Tensor& k, const
                           const Tensor& mask, const AttentionOptions& options) {
   const AttentionSizes s(q, k, v);
   const MaskRows<double> masks(mask, q.shape());
-  std::vector<std::int64_t> sizes(q.shape().dims().begin(), q.shape().dims().end() - 1);
-  Tensor log_sums =
-      Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), DType::f64, q.device());
-  sizes.push_back(s.outputs);
-  Tensor y = Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), DType::f64, q.device());
+  Tensor log_sums = Tensor::empty({s.outer, s.tokens}, DType::f64, q.device());
+  Tensor y = Tensor::empty(AttentionSizes::y_shape(q, v), DType::f64, q.device());
   std::ranges::fill(y.elements<double>(), 0.0);
   for (std::int64_t row = 0; row < s.outer * s.tokens; ++row) {
     const std::int64_t outer = row / s.tokens, token = row % s.tokens;

@@ -5,22 +5,34 @@
 #include <algorithm>
 
 #include "actors/block_costs.h"
+#include "actors/data/datasets.h"
 #include "actors/pipeline.h"
 #include "emulated.h"
 #include "emulator/emulation.h"
+#include "ops/models/file_model.h"
 #include "ops/planned_device.h"
 #include "training_run.h"
 
 namespace troupe::testing {
 namespace {
 
+/// A small model that is built in, or that of a file.
+PipelineOptions with_model(const std::string& model) {
+  if (!model.ends_with(".pt2")) return pipeline_of({.model = model, .partition = {SIZE_MAX}});
+  PipelineOptions pipeline = pipeline_of({.partition = {SIZE_MAX}});
+  pipeline.model = FileModel{.file = TROUPE_SOURCE_DIR "/tests/golden/graphs/" + model};
+  pipeline.data.dataset =
+      open_dataset(Synthetic{.shape = {3, 20, 24}, .classes = 4, .count = 24}, {.seed = 3});
+  return pipeline;
+}
+
 class PlannedMemory : public ::testing::TestWithParam<DType> {};
 
 TEST_P(PlannedMemory, IsThatOfTheKernelsOfTheDevice) {
   const DType products = GetParam();
   const cuda_on_cpu::Emulation emulation({.checked_places = 64});
-  for (const char* model : {"mnist_cnn", "cifar_cnn", "wide_resnet", "resnet18"}) {
-    const PipelineOptions pipeline = pipeline_of({.model = model, .partition = {SIZE_MAX}});
+  for (const char* model : {"mnist_cnn", "cifar_cnn", "wide_resnet", "resnet18", "vit.pt2"}) {
+    const PipelineOptions pipeline = with_model(model);
     const auto costs = [&](const Stream& stream) {
       return measure_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, stream, 3,
                             2);

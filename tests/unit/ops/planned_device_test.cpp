@@ -74,5 +74,23 @@ TEST(PlannedDevice, HoldsTensorsOfItsOwnInTheShapesOfTheModel) {
   EXPECT_EQ(allocator.counters().in_use_bytes, before);
 }
 
+// Scores are in f32 though the factors have 16 bits: at most 2^25 at a time, and twice as many when
+// there are gradients.
+TEST(PlannedDevice, CountsTheScoresOfAttentionsInTheTypeThatIsComputedWith) {
+  const Stream stream{.device = planned_device({.title = "a GPU",
+                                                .workspace_bytes = [](const auto&) { return 0u; },
+                                                .samples_factor = 4096,
+                                                .products = DType::bf16})};
+  const Tensor x = zeros(stream, {1, 128, 8}, DType::bf16);
+  const KernelTable& table = kernels(stream.device, DType::bf16);
+  constexpr std::size_t products = std::size_t{32} << 20, scores = std::size_t{128} << 20;
+  const AttentionOutput found = table.attention(stream, x, x, x, {}, {});
+  EXPECT_EQ(backend(stream.device).take_scratch_peak(0), scores + products);
+  EXPECT_EQ(found.y.dtype(), DType::f32);
+  EXPECT_EQ(found.saved.shape(), (Shape{1, 128})) << "a number for a token, not its shares";
+  (void)table.attention_backward(stream, found.y, x, x, x, {}, found, {});
+  EXPECT_EQ(backend(stream.device).take_scratch_peak(0), 2 * scores + products);
+}
+
 }  // namespace
 }  // namespace troupe
