@@ -1,6 +1,6 @@
 #pragma once
 // What a backend computes. ops/kernel_list.inc lists the kernels. A backend's folder (`ops/cpu`,
-// `ops/reference`) defines a function of each name and signature in its namespace.
+// `ops/cuda`, `ops/reference`) defines a function of each name and signature in its namespace.
 //
 // A kernel allocates its results on the stream's device, and writes only to arguments of type
 // `Tensor&`. All tensors are on the stream's device; `copy` also accesses the memory of the CPU.
@@ -110,7 +110,7 @@ struct PoolOptions {
 /// dropped elements by z = 0.
 struct NormEpilogue {
   bool relu = false;
-  float dropout = 0.0f;         ///< probability of a zero; only in training
+  double dropout = 0.0;         ///< probability of a zero; only in training
   RandomKey random;             ///< names the dropout's numbers
   Tensor residual;              ///< added if defined; same shape and layout as x
   bool residual_first = false;  ///< added before relu, not after it

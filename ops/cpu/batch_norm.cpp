@@ -84,7 +84,7 @@ NormCoefficients norm_coefficients(const char* operation, const Tensor& weight, 
 
 void check_epilogue(const char* operation, const Tensor& x, const NormEpilogue& epilogue) {
   if (epilogue.residual.defined()) check_alike(operation, x, epilogue.residual);
-  if (epilogue.dropout == 0.0f || (epilogue.relu && !epilogue.residual.defined())) return;
+  if (epilogue.dropout == 0.0 || (epilogue.relu && !epilogue.residual.defined())) return;
   throw Error(ErrorCode::unsupported,
               fmt::format("{}: dropout {} in the epilogue {}", operation, epilogue.dropout,
                           epilogue.relu ? "with a residual" : "without relu"),

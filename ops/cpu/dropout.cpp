@@ -133,16 +133,17 @@ namespace troupe::cpu {
 HWY_EXPORT(fill);
 HWY_EXPORT(multiply);
 
-DropoutPattern DropoutPattern::of(const Tensor& x, float probability, const RandomKey& random) {
-  if (!(probability >= 0.0f && probability < 1.0f))
+DropoutPattern DropoutPattern::of(const Tensor& x, double probability, const RandomKey& random) {
+  const auto p = static_cast<float>(probability);
+  if (!(p >= 0.0f && p < 1.0f))
     throw Error(ErrorCode::bad_options,
                 fmt::format("dropout: the probability is {}; it must be in [0, 1)", probability),
                 "check `dropout`");
   DropoutPattern pattern;
   pattern.random = random;
   // uniform_float(bits) < p  <=>  (bits >> 8) < p 2^24  <=>  bits < ceil(p 2^24) 2^8
-  pattern.threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24f)) << 8;
-  pattern.scale = 1.0f / (1.0f - probability);
+  pattern.threshold = static_cast<std::uint32_t>(std::ceil(p * 0x1p24f)) << 8;
+  pattern.scale = 1.0f / (1.0f - p);
   if (x.layout() == Layout::row_major) return pattern;
   pattern.linear = false;
   pattern.channels = x.shape()[1];
@@ -156,7 +157,7 @@ const float* fill_scales(const DropoutPattern& pattern, std::int64_t offset, std
   return HWY_DYNAMIC_DISPATCH(fill)(pattern, offset, length, buffer);
 }
 
-Tensor dropout(const Stream& stream, const Tensor& x, float probability, const RandomKey& random) {
+Tensor dropout(const Stream& stream, const Tensor& x, double probability, const RandomKey& random) {
   const DropoutPattern pattern = DropoutPattern::of(x, probability, random);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
   const float* from = x.data<float>();

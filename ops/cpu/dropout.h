@@ -20,7 +20,7 @@ struct DropoutPattern {
   std::int64_t width = 1;
 
   /// Throws unless 0 <= probability < 1.
-  static DropoutPattern of(const Tensor& x, float probability, const RandomKey& random);
+  static DropoutPattern of(const Tensor& x, double probability, const RandomKey& random);
 };
 
 /// Elements that a buffer for fill_scales must have beyond `length`.

@@ -274,7 +274,7 @@ struct Backward {
   const NormEpilogue& epilogue;
   Channels channels;
   bool batch_moments;
-  bool dropped() const { return epilogue.dropout > 0.0f; }
+  bool dropped() const { return epilogue.dropout > 0.0; }
   bool summed() const { return epilogue.relu_of_sum(); }
 };
 
@@ -293,7 +293,7 @@ void gradients_of(const Stream& stream, const Backward& b, const Parameters<T>& 
   const S* z = by_z ? input<S>(stream, b.z) : nullptr;
   S *dx = output<S>(stream, to.x), *residual = output<S>(stream, to.residual);
   const GradientSums<S> sums{norms, parameters.mean, x, grad, z, residual, passed};
-  const double scale = b.dropped() ? 1.0 / (1.0 - static_cast<double>(b.epilogue.dropout)) : 1.0;
+  const double scale = b.dropped() ? 1.0 / (1.0 - double{static_cast<T>(b.epilogue.dropout)}) : 1.0;
   const WriteGradients<T> finish{parameters,
                                  norms,
                                  scale,
@@ -326,17 +326,18 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
                   in_space<Norm<T>>(space));
     const S *from = input<S>(stream, x), *residual = input<S>(stream, epilogue.residual);
     S* to = output<S>(stream, z);
-    const NormaliseArguments<S> arguments{in_space<Norm<T>>(space),
-                                          from,
-                                          residual,
-                                          to,
-                                          channels,
-                                          epilogue.random,
-                                          drop_threshold(epilogue.dropout),
-                                          static_cast<T>(1.0 / (1.0 - double{epilogue.dropout})),
-                                          epilogue.relu,
-                                          epilogue.residual_first};
-    if (epilogue.dropout > 0.0f && channels.inner == 1 && channels.plane % 4 == 0)
+    const NormaliseArguments<S> arguments{
+        in_space<Norm<T>>(space),
+        from,
+        residual,
+        to,
+        channels,
+        epilogue.random,
+        drop_threshold(epilogue.dropout),
+        static_cast<T>(1.0 / (1.0 - double{static_cast<T>(epilogue.dropout)})),
+        epilogue.relu,
+        epilogue.residual_first};
+    if (epilogue.dropout > 0.0 && channels.inner == 1 && channels.plane % 4 == 0)
       each_element<S>(stream, channels, Normalise<S, 4>{arguments}, from, residual, to);
     else
       each_element<S>(stream, channels, Normalise<S, 1>{arguments}, from, residual, to);

@@ -90,8 +90,8 @@ __global__ void dropout_kernel(Drop<T> drop, Runs runs, bool packs, const S* x, 
 
 }  // namespace
 
-Tensor dropout(const Stream& stream, const Tensor& x, float probability, const RandomKey& random) {
-  if (!(probability >= 0.0f && probability < 1.0f))
+Tensor dropout(const Stream& stream, const Tensor& x, double probability, const RandomKey& random) {
+  if (!(probability >= 0.0 && static_cast<float>(probability) < 1.0f))
     throw Error(
         ErrorCode::bad_options,
         "dropout: the probability is " + std::to_string(probability) + "; it must be in [0, 1)",

@@ -58,12 +58,12 @@ void check_matrix(const char* kernel, const Tensor& x) {
 
 void check_epilogue(const char* kernel, const Tensor& x, const NormEpilogue& epilogue) {
   if (epilogue.residual.defined()) check_alike(kernel, x, epilogue.residual);
-  if (!(epilogue.dropout >= 0.0f && epilogue.dropout < 1.0f))
+  if (!(epilogue.dropout >= 0.0 && static_cast<float>(epilogue.dropout) < 1.0f))
     throw Error(
         ErrorCode::bad_options,
         fmt::format("{}: the probability is {}; it must be in [0, 1)", kernel, epilogue.dropout),
         "check `dropout`");
-  if (epilogue.dropout == 0.0f || (epilogue.relu && !epilogue.residual.defined())) return;
+  if (epilogue.dropout == 0.0 || (epilogue.relu && !epilogue.residual.defined())) return;
   throw Error(ErrorCode::unsupported,
               fmt::format("{}: dropout {} in the epilogue {}", kernel, epilogue.dropout,
                           epilogue.relu ? "with a residual" : "without relu"),

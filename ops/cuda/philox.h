@@ -41,8 +41,8 @@ __device__ inline std::uint32_t philox_number(const RandomKey& random, std::int6
 
 /// A number below it drops its element: uniform_float(bits) < p <=> bits < ceil(p 2^24) 2^8, for
 /// 0 <= p < 1.
-inline std::uint32_t drop_threshold(float probability) {
-  return static_cast<std::uint32_t>(std::ceil(probability * 0x1p24f)) << 8;
+inline std::uint32_t drop_threshold(double probability) {
+  return static_cast<std::uint32_t>(std::ceil(static_cast<float>(probability) * 0x1p24f)) << 8;
 }
 
 }  // namespace troupe::cuda

@@ -118,7 +118,7 @@ troupe::Value Recorder::batch_norm(const Step& step, const Node& node, const Bat
       .epsilon = options.epsilon,
       .relu = step.relu,
       .residual_first = has_residual,
-      .dropout = static_cast<float>(step.dropout),
+      .dropout = step.dropout,
       .dropout_operation = step.dropout > 0 ? operation_id(step.dropout_path) : 0};
   if (!has_residual) return tape_.record(norm, input(node, 0));
   return tape_.record(norm, input(node, 0), value(step.residual));

@@ -11,7 +11,7 @@
 namespace troupe::graph {
 
 primitives::Dropout Recorder::drawing(const Step& step, double probability) const {
-  return {static_cast<float>(probability), operation_id(step.dropout_path)};
+  return {probability, operation_id(step.dropout_path)};
 }
 
 troupe::Value Recorder::dropout(const Step& step, const Node& node, const Dropout& options) {

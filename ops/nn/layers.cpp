@@ -109,8 +109,7 @@ Value BatchNorm2d::forward(Tape& tape, Value x, Value residual) {
   const bool has_residual = residual.index >= 0;
   const bool fused_dropout = options_.relu && !has_residual;
   const bool residual_first = has_residual && options_.residual_first;
-  const primitives::Dropout dropout{static_cast<float>(options_.dropout),
-                                    operation_id(options_.dropout_path)};
+  const primitives::Dropout dropout{options_.dropout, operation_id(options_.dropout_path)};
   const primitives::BatchNorm2d norm{.weight = weight_,
                                      .bias = bias_,
                                      .running_mean = running_mean_,
@@ -118,9 +117,9 @@ Value BatchNorm2d::forward(Tape& tape, Value x, Value residual) {
                                      .epsilon = options_.epsilon,
                                      .relu = options_.relu,
                                      .residual_first = residual_first,
-                                     .dropout = fused_dropout ? dropout.probability : 0.0f,
+                                     .dropout = fused_dropout ? dropout.probability : 0.0,
                                      .dropout_operation = dropout.operation};
-  if (fused_dropout || dropout.probability == 0.0f)
+  if (fused_dropout || dropout.probability == 0.0)
     return has_residual ? tape.record(norm, x, residual) : tape.record(norm, x);
   if (residual_first) return tape.record(dropout, tape.record(norm, x, residual));
   const Value dropped = tape.record(dropout, tape.record(norm, x));
@@ -135,8 +134,7 @@ Dropout::Dropout(std::string path, DropoutOptions options)
 }
 
 Value Dropout::forward(Tape& tape, Value x) {
-  return tape.record(
-      primitives::Dropout{static_cast<float>(options_.probability), operation_id(path())}, x);
+  return tape.record(primitives::Dropout{options_.probability, operation_id(path())}, x);
 }
 
 }  // namespace troupe::nn

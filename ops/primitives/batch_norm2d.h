@@ -24,7 +24,7 @@ struct BatchNorm2d {
   double epsilon = 1e-5;
   bool relu = false;
   bool residual_first = false;  ///< the residual is added before relu
-  float dropout = 0.0f;
+  double dropout = 0.0;
   std::uint32_t dropout_operation = 0;  ///< operation_id of the dropout's path
   struct Saved {
     Tensor x, z;

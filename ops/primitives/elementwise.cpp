@@ -13,7 +13,7 @@ void Relu::input_gradient(const Pass& pass, const Tensor& grad, std::span<InputG
 
 // Dropout is linear: forward and backward multiply by the same numbers.
 Tensor Dropout::forward(const Pass& pass, const Tensor& x) {
-  if (!pass.training || probability == 0.0f) return x;
+  if (!pass.training || probability == 0.0) return x;
   RandomKey random = pass.random;
   random.operation = operation;
   return pass.kernels().dropout(pass.stream, x, probability, random);

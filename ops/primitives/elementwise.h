@@ -25,7 +25,7 @@ struct Relu {
 struct Dropout {
   static constexpr std::string_view name = "dropout";
 
-  float probability = 0.5f;
+  double probability = 0.5;
   std::uint32_t operation = 0;  ///< operation_id of the dropout's path
 
   Tensor forward(const Pass& pass, const Tensor& x);

@@ -43,7 +43,7 @@ struct Norm {
 // Dropout's factor of every element; empty where there is none.
 std::vector<double> dropout_scales(const NormEpilogue& epilogue, std::int64_t elements) {
   std::vector<double> scales;
-  if (epilogue.dropout == 0.0f) return scales;
+  if (epilogue.dropout == 0.0) return scales;
   DropoutScale scale(epilogue.dropout, epilogue.random);
   scales.reserve(static_cast<std::size_t>(elements));
   for (std::int64_t e = 0; e < elements; ++e) scales.push_back(scale(e));

@@ -6,13 +6,13 @@
 
 namespace troupe::reference {
 
-/// The factor of each element of a tensor, 0 or 1 / (1 - probability). Call it for the elements in
-/// (N, C, H, W) order.
+/// The factor of each element of a tensor, 0 or 1 / (1 - probability). The same elements are
+/// dropped as in f32. Call it for the elements in (N, C, H, W) order.
 class DropoutScale {
  public:
-  DropoutScale(float probability, const RandomKey& random)
-      : probability_(probability),
-        kept_(1.0 / (1.0 - static_cast<double>(probability))),
+  DropoutScale(double probability, const RandomKey& random)
+      : probability_(static_cast<float>(probability)),
+        kept_(1.0 / (1.0 - probability)),
         random_(random) {}
 
   double operator()(std::int64_t element) {

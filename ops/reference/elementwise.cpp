@@ -51,7 +51,7 @@ void accumulate(const Stream&, Tensor& a, const Tensor& b) {
   for (std::int64_t e = 0, count = a.element_count(); e < count; ++e) sums[e] += added[e];
 }
 
-Tensor dropout(const Stream&, const Tensor& given, float probability, const RandomKey& random) {
+Tensor dropout(const Stream&, const Tensor& given, double probability, const RandomKey& random) {
   const Tensor x = row_major(given);
   Tensor y = Tensor::empty(x.shape(), DType::f64, x.device());
   DropoutScale scale(probability, random);

@@ -30,13 +30,13 @@ class CounterDropout(nn.Module):
 
     def __init__(self, path, probability):
         super().__init__()
-        self.path, self.probability, self.step = path, np.float32(probability), 0
+        self.path, self.probability, self.step = path, probability, 0
 
     def forward(self, x):
         if not self.training or self.probability == 0:
             return x
         u = elements(x.numel(), seed=SEED, step=self.step, operation=operation_id(self.path))
-        scale = np.where(u < self.probability, 0.0, 1.0 / (1.0 - np.float64(self.probability)))
+        scale = np.where(u < np.float32(self.probability), 0.0, 1.0 / (1.0 - self.probability))
         return x * torch.from_numpy(scale.reshape(x.shape)).to(x.dtype)
 
 

@@ -11,10 +11,9 @@ from troupe_random import elements, operation_id, uniform
 
 def dropout_scales(shape, probability, path):
     """What each element is multiplied with in the tests' pass (seed 5, step 2, micro-batch 1)."""
-    probability = np.float32(probability)
     u = elements(int(np.prod(shape)), seed=5, step=2, micro_batch=1, operation=operation_id(path))
-    scale = 1.0 / (1.0 - np.float64(probability))
-    return torch.from_numpy(np.where(u < probability, 0.0, scale).reshape(shape))
+    scale = 1.0 / (1.0 - probability)
+    return torch.from_numpy(np.where(u < np.float32(probability), 0.0, scale).reshape(shape))
 
 
 def convolution(**options):

@@ -110,9 +110,9 @@ std::vector<Sample> batch_norm2d() {
       batch_norm("rows", {7, 3}, {}, false),
       batch_norm("relu", images, {.relu = true}, false),
       batch_norm("residual", images, {.relu = true}, true),
-      batch_norm("dropout", images, {.relu = true, .dropout = 0.3f}, false),
+      batch_norm("dropout", images, {.relu = true, .dropout = 0.3}, false),
       batch_norm("epsilon", images, {.epsilon = 0.1}, true),
-      batch_norm("blocked", {2, 16, 2, 3}, {.relu = true, .dropout = 0.3f}, false),
+      batch_norm("blocked", {2, 16, 2, 3}, {.relu = true, .dropout = 0.3}, false),
       batch_norm("blocked_residual", {2, 16, 2, 3}, {.relu = true}, true),
       batch_norm("relu_of_sum", images, {.relu = true, .residual_first = true}, true),
       batch_norm("sum", images, {.residual_first = true}, true),
@@ -154,9 +154,9 @@ std::vector<Sample> add() {
 }
 
 std::vector<Sample> dropout() {
-  return {one_input("images", {2, 3, 5, 3}, primitives::Dropout{0.3f, operation_id("dropout")}),
-          one_input("blocked", {1, 16, 3, 2}, primitives::Dropout{0.3f, operation_id("dropout")}),
-          one_input("rows", {3, 7}, primitives::Dropout{0.6f, operation_id("dropout")})};
+  return {one_input("images", {2, 3, 5, 3}, primitives::Dropout{0.3, operation_id("dropout")}),
+          one_input("blocked", {1, 16, 3, 2}, primitives::Dropout{0.3, operation_id("dropout")}),
+          one_input("rows", {3, 7}, primitives::Dropout{0.6, operation_id("dropout")})};
 }
 
 std::vector<Sample> max_pool2d() {
