@@ -93,7 +93,8 @@ ActionLabel Monitor::act() {
   if (gradient_norm.ready()) return take_norm();
   if (!score.ready()) return send_factor();
   const auto held = score.take();
-  const Header& header = held.header;
+  const Header header = held.header;
+  const auto numbers = held->numbers();
   score.release(held);
   if (is_reported(header.key)) return {"M", header.key};  // the step was replayed
   Scores::Sum& sum = scores_.sums[{header.key.step, header.key.purpose}];
@@ -106,7 +107,7 @@ ActionLabel Monitor::act() {
     --sum.missing;
     sum.samples += header.samples;
   }
-  part = held->numbers();
+  part = numbers;
   if (header.key.purpose == Purpose::evaluate && options_.on_evaluation_progress)
     options_.on_evaluation_progress({header.key.step + 1, sum.samples, options_.test_count});
   report_whole_steps();
@@ -130,7 +131,7 @@ void Monitor::vote_if_whole() {
   const Scores::Sum* const step = whole(committed_);
   if (!step) return;
   refuse_what_is_not_finite(total(step->parts).loss_sum);
-  refuse_smallest_scale();
+  refuse_hopeless_scale();
   voted_ = committed_;
   vote(committed_, nullptr);
 }
@@ -155,11 +156,18 @@ void Monitor::refuse_what_is_not_finite(double loss) const {
                                 "run continues");
 }
 
-// A gradient that is not finite is usual while a scale adapts, until it is the smallest.
-void Monitor::refuse_smallest_scale() const {
+// Gradients that are not finite are usual while a scale adapts, until it is the smallest, and may
+// come now and then with a fixed one.
+void Monitor::refuse_hopeless_scale() const {
   if (!options_.loss_scale || !options_.stop_on_nan) return;
   const auto& [norm, scale] = scores_.norms.at(committed_);
-  if (std::isfinite(norm) || !is_smallest(*options_.loss_scale, scale)) return;
+  if (std::isfinite(norm) || !is_hopeless(*options_.loss_scale, scale)) return;
+  if (options_.loss_scale->mode == LossScaling::fixed)
+    throw Error(ErrorCode::diverged,
+                fmt::format("the gradients of {} steps up to step {} are not finite with the "
+                            "static loss scale {}",
+                            most_overflows_in_a_row, committed_ + 1, scale.scale),
+                "lower `init_scale`, or set `LossScaleOptions::mode` to dynamic");
   throw Error(
       ErrorCode::diverged,
       fmt::format("the gradient of step {} is not finite with the smallest loss scale, {}",

@@ -57,14 +57,18 @@ void check(const LossScaleOptions& o) {
 
 LossScale loss_scale_after(const LossScaleOptions& options,
                            const std::optional<LossScale>& committed) {
-  if (options.mode == LossScaling::fixed || !committed) return {.scale = options.init_scale};
+  if (!committed) return {.scale = options.init_scale};
+  if (options.mode == LossScaling::fixed)
+    return {.scale = options.init_scale,
+            .overflows = committed->scale == options.init_scale ? committed->overflows : 0};
   LossScale now = *committed;
   now.scale = std::max(now.scale, options.min_scale);
   return now;
 }
 
 LossScale next_loss_scale(const LossScaleOptions& options, const LossScale& now, bool finite) {
-  if (options.mode == LossScaling::fixed) return now;
+  if (options.mode == LossScaling::fixed)
+    return {.scale = now.scale, .overflows = finite ? 0 : now.overflows + 1};
   LossScale next = now;
   if (!finite) {
     next.finite_steps = 0;
@@ -77,9 +81,9 @@ LossScale next_loss_scale(const LossScaleOptions& options, const LossScale& now,
   return {.scale = grown <= largest ? grown : now.scale};
 }
 
-bool is_smallest(const LossScaleOptions& options, const LossScale& now) {
-  return options.mode != LossScaling::fixed && now.scale <= options.min_scale &&
-         now.overflows + 1 >= options.hysteresis;
+bool is_hopeless(const LossScaleOptions& options, const LossScale& now) {
+  if (options.mode == LossScaling::fixed) return now.overflows + 1 >= most_overflows_in_a_row;
+  return now.scale <= options.min_scale && now.overflows + 1 >= options.hysteresis;
 }
 
 }  // namespace troupe

@@ -47,7 +47,7 @@ struct LossScaleOptions {
 struct LossScale {
   double scale = 1;
   std::int64_t finite_steps = 0;  ///< since the scale last grew, or the last overflow
-  std::int64_t overflows = 0;     ///< since the scale last grew
+  std::int64_t overflows = 0;     ///< since the scale last grew; of a fixed one: in a row
 
   bool operator==(const LossScale&) const = default;
   static void members(auto& self, auto& visit) {
@@ -71,7 +71,11 @@ LossScale loss_scale_after(const LossScaleOptions& options,
 /// The scale of the step after one with scale `now`.
 LossScale next_loss_scale(const LossScaleOptions& options, const LossScale& now, bool finite);
 
-/// Whether a dynamic scale stays as it is after another overflow, because it is the smallest.
-bool is_smallest(const LossScaleOptions& options, const LossScale& now);
+/// Overflows in a row, with a fixed scale, that end a run: nothing will change.
+inline constexpr std::int64_t most_overflows_in_a_row = 50;
+
+/// Whether another overflow is one too many: a dynamic scale is the smallest already, or a fixed
+/// one has had most_overflows_in_a_row with it.
+bool is_hopeless(const LossScaleOptions& options, const LossScale& now);
 
 }  // namespace troupe

@@ -272,6 +272,20 @@ TEST(ScaledLosses, KeepAFixedScale) {
   for (const StepSeen& seen : result.steps) EXPECT_EQ(seen.loss_scale, 0x1p126);
 }
 
+TEST(ScaledLosses, EndARunAllOfWhoseStepsAFixedScaleSkips) {
+  TrainingRun run = overflowing_run();
+  run.adjust = with(enlarge_gradients, scaled({.mode = LossScaling::fixed, .init_scale = 0x1p126}));
+  run.steps = 60;
+  run.evaluates = false;
+  try {
+    train(run);
+    FAIL() << "the run went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::diverged);
+    EXPECT_THAT(error.message(), HasSubstr("50 steps up to step 50"));
+  }
+}
+
 std::string refusal(const PipelineOptions& pipeline) {
   try {
     build_pipeline(pipeline);
