@@ -63,6 +63,7 @@ Result<const GpuLibrary*> open_library() {
 }  // namespace
 
 bool runs_on(const GpuSurvey& library, int architecture) {
+  if (library.architectures.empty() && library.ptx == 0) return true;
   return (library.ptx > 0 && library.ptx <= architecture) ||
          std::ranges::any_of(library.architectures, [&](int compiled) {
            return compiled / 10 == architecture / 10 && compiled <= architecture;

@@ -38,7 +38,7 @@ struct GpuSurvey {
 };
 
 /// Whether kernels of the library run on a GPU of this architecture: of the same tens and not
-/// later ones, or compiled from PTX.
+/// later ones, or compiled from PTX. True of a library that does not say what it has.
 bool runs_on(const GpuSurvey& library, int architecture);
 
 /// "sm_80, sm_90 and PTX of sm_120"; empty for a library that does not say.

@@ -29,15 +29,15 @@ class GpuChecks {
 
  private:
   bool asked() const { return demands_.device == DeviceChoice::cuda; }
-  bool is_of_interest() const { return asked() || reserved_ > 0 || !machine_.gpus.empty(); }
+  bool is_of_interest() const { return asked() || reserved_ > 0 || machine_.gpus_of_node > 0; }
   /// "2 reserved GPUs", or, where no queue says so, those of the node.
   std::string gpus() const {
     return reserved_ > 0 ? counted(reserved_, "reserved GPU")
-                         : counted(std::ssize(machine_.gpus), "GPU") + " of this node";
+                         : counted(machine_.gpus_of_node, "GPU") + " of this node";
   }
   std::string idle() const {
-    if (reserved_ == 0 && machine_.gpus.empty()) return {};
-    const bool one = reserved_ == 1 || (reserved_ == 0 && machine_.gpus.size() == 1);
+    if (reserved_ == 0 && machine_.gpus_of_node == 0) return {};
+    const bool one = reserved_ == 1 || (reserved_ == 0 && machine_.gpus_of_node == 1);
     return fmt::format(": {} stay{} idle", gpus(), one ? "s" : "");
   }
   void warn(std::string message, std::string remedy) {
@@ -87,7 +87,7 @@ class GpuChecks {
   bool check_visible() {
     const GpuSurvey& cuda = *machine_.cuda;
     if (!cuda.gpus.empty()) return true;
-    if (machine_.has("CUDA_VISIBLE_DEVICES") && (reserved_ > 0 || !machine_.gpus.empty()))
+    if (machine_.has("CUDA_VISIBLE_DEVICES") && (reserved_ > 0 || machine_.gpus_of_node > 0))
       refuse(fmt::format("CUDA_VISIBLE_DEVICES={} hides all GPUs",
                          machine_.variable("CUDA_VISIBLE_DEVICES")),
              "unset CUDA_VISIBLE_DEVICES", true);
@@ -100,10 +100,9 @@ class GpuChecks {
   void check_kernels() {
     const GpuSurvey& cuda = *machine_.cuda;
     const GpuSurvey::Gpu& gpu = cuda.gpus.front();
-    const std::string kernels = kernels_text(cuda);
-    if (kernels.empty() || runs_on(cuda, gpu.architecture)) return;
+    if (runs_on(cuda, gpu.architecture)) return;
     refuse(fmt::format("{} is of sm_{}, but this troupe has kernels for {} only", gpu.name,
-                       gpu.architecture, kernels),
+                       gpu.architecture, kernels_text(cuda)),
            build_for(gpu.architecture));
   }
 
@@ -139,7 +138,7 @@ class GpuChecks {
   void check_tf32() {
     const std::string value = machine_.variable("NVIDIA_TF32_OVERRIDE");
     if (value == "1")
-      warn("NVIDIA_TF32_OVERRIDE=1 rounds the products of f32 to TF32, whatever the options say",
+      warn("NVIDIA_TF32_OVERRIDE=1 makes f32 products use TF32, whatever the options say",
            "unset NVIDIA_TF32_OVERRIDE");
     else if (value == "0" && demands_.tf32)
       warn("NVIDIA_TF32_OVERRIDE=0 forbids the TF32 that the options allow",

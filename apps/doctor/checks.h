@@ -37,7 +37,7 @@ struct Demands {
   std::int64_t workers = 1;
   std::string interface;                       ///< parallel.interface, or empty
   std::string transport{automatic_transport};  ///< parallel.transport
-  bool bf16 = false;                           ///< precision bf16-mixed
+  DType products = DType::f32;                 ///< bf16 for bf16-mixed, f16 for 16-mixed
   bool tf32 = false;                           ///< products may be rounded to TF32
   DeviceChoice device = DeviceChoice::automatic;
   bool known = false;  ///< whether there is a file

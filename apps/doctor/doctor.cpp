@@ -51,7 +51,7 @@ Demands demands_of(const Options& options) {
   demands.workers = options.pipeline.data.workers;
   demands.interface = options.transport.interface;
   const Stream& stream = options.pipeline.stream;
-  demands.bf16 = stream.products == DType::bf16;
+  demands.products = stream.products;
   demands.tf32 = stream.conv_tf32 || stream.matmul_tf32;
   demands.device = options.device;
   return demands;

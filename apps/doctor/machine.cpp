@@ -115,7 +115,7 @@ std::vector<Machine::Folder> folders_of(const Machine& machine) {
   };
   look("TMPDIR", "/tmp");
   look("XDG_CACHE_HOME", {});
-  if (machine.variable("CUDA_CACHE_DISABLE") != "1" && !machine.gpus.empty())
+  if (machine.variable("CUDA_CACHE_DISABLE") != "1" && machine.gpus_of_node > 0)
     look("CUDA_CACHE_PATH", home.empty() ? "" : home + "/.nv/ComputeCache");
   for (const char* name : {"TRITON_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
                            "TORCH_EXTENSIONS_DIR", "MIOPEN_USER_DB_PATH"})
@@ -147,25 +147,11 @@ std::uint64_t limit_of(int resource) {
   return limit.rlim_cur == RLIM_INFINITY ? Machine::unlimited : limit.rlim_cur;
 }
 
-/// By nvidia-smi, which is asked only where the driver is.
-std::vector<Machine::Gpu> gpus_of_node() {
+/// The driver has a folder for each.
+int gpus_of_node() {
   std::error_code absent;
-  if (!fs::exists("/proc/driver/nvidia/gpus", absent)) return {};
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
-      // NOLINTNEXTLINE(bugprone-command-processor): a constant text
-      ::popen("nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>/dev/null", "r"),
-      &::pclose);
-  std::vector<Machine::Gpu> gpus;
-  char line[256];
-  while (pipe && std::fgets(line, sizeof line, pipe.get()) != nullptr) {
-    const std::string text = line;
-    const std::size_t comma = text.rfind(", ");
-    if (comma == std::string::npos) continue;
-    int major = 0, minor = 0;  // of "9.0"
-    (void)std::sscanf(text.c_str() + comma + 2, "%d.%d", &major, &minor);
-    gpus.push_back({text.substr(0, comma), 10 * major + minor});
-  }
-  return gpus;
+  const fs::directory_iterator folders("/proc/driver/nvidia/gpus", absent);
+  return static_cast<int>(std::distance(begin(folders), end(folders)));
 }
 
 /// How many a list such as "0,1,3-5" names.
@@ -252,7 +238,7 @@ Machine observe() {
   machine.cores = machine.world ? core_share(*machine.world, environment).threads
                                 : std::min(machine.affinity, allowed);
   machine.node_cores = machine.world ? node_cores(*machine.world, environment) : machine.cores;
-  machine.gpus = gpus_of_node();
+  machine.gpus_of_node = gpus_of_node();
   if (const auto library = gpu_library())
     machine.cuda = library.value()->survey();
   else

@@ -26,10 +26,6 @@ struct Machine {
     bool up = true;
     bool has_address = true;
   };
-  struct Gpu {
-    std::string name;
-    int architecture = 0;  ///< 90: sm_90; 0: not known
-  };
   static constexpr std::uint64_t unlimited = UINT64_MAX;
 
   Environment::Variables environment;
@@ -52,7 +48,7 @@ struct Machine {
   std::uint64_t locked_memory = unlimited;
   bool clock_synchronised = true;
 
-  std::vector<Gpu> gpus;  ///< NVIDIA's, on this node, also those that this process may not use
+  int gpus_of_node = 0;             ///< NVIDIA's, also those that this process may not use
   std::optional<GpuSurvey> cuda;    ///< what the part for GPUs says; nothing: it cannot be opened
   std::optional<Error> cuda_error;  ///< why: Error{io} if this build has none
   bool nccl = false;                ///< whether this program contains NCCL

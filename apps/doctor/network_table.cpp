@@ -54,7 +54,8 @@ void add_slow(const std::vector<const PairSpeed*>& alike, const std::vector<std:
            fmt::format("{} from {} to {}: {} {}; the median of {} is {} {}", what,
                        place(from, names), place(to, names), number(text_of(times[i])), unit,
                        alike[i]->transport, number(text_of(usual)), unit),
-           "repeat it; if it stays, look for other work on these hosts, or set parallel.interface "
+           "measure again; if it stays slow, look for other programs there, or set "
+           "parallel.interface "
            "to another network"});
     }
   };

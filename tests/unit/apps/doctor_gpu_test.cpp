@@ -24,7 +24,7 @@ const Demands on_gpu{.device = DeviceChoice::cuda}, automatic{},
 Machine with_gpu() {
   Machine machine = healthy();
   machine.world.reset();
-  machine.gpus = {{"NVIDIA H100", 90}};
+  machine.gpus_of_node = 1;
   machine.cuda = GpuSurvey{
       .architectures = {80, 90},
       .ptx = 120,
@@ -188,7 +188,7 @@ TEST(DoctorGpu, FlagsAVariableThatOverridesThePrecision) {
   Machine machine = with_gpu();
   machine.environment["NVIDIA_TF32_OVERRIDE"] = "1";
   EXPECT_THAT(found(machine, on_gpu),
-              HasSubstr("NVIDIA_TF32_OVERRIDE=1 rounds the products of f32"));
+              HasSubstr("NVIDIA_TF32_OVERRIDE=1 makes f32 products use TF32"));
   machine.environment["NVIDIA_TF32_OVERRIDE"] = "0";
   EXPECT_THAT(found(machine, on_gpu), IsEmpty());
   Demands with_tf32 = on_gpu;
@@ -199,10 +199,31 @@ TEST(DoctorGpu, FlagsAVariableThatOverridesThePrecision) {
 TEST(DoctorGpu, NeedsNoInstructionsOfTheProcessorWhereAGpuComputes) {
   Machine machine = with_gpu();
   Demands mixed = automatic;
-  mixed.bf16 = true;
+  mixed.products = DType::bf16;
   EXPECT_THAT(text_of(check_precision(machine, mixed)), IsEmpty());
   mixed.device = DeviceChoice::cpu;
   EXPECT_THAT(text_of(check_precision(machine, mixed)), HasSubstr("neither AVX-512 BF16 nor AMX"));
+}
+
+TEST(DoctorGpu, FlagsPrecisionsOfGpusWhereTheCpuComputes) {
+  const auto of_precision = [](const Machine& machine, const Demands& demands) {
+    return text_of(check_precision(machine, demands));
+  };
+  Demands demands = automatic;
+  demands.products = DType::f16;
+  EXPECT_THAT(of_precision(with_gpu(), demands), IsEmpty());
+  EXPECT_THAT(of_precision(Machine{}, demands), HasSubstr("error precision is 16-mixed"));
+  demands = on_cpu;
+  demands.tf32 = true;
+  EXPECT_THAT(of_precision(with_gpu(), demands), HasSubstr("matmul_precision is tf32"));
+}
+
+TEST(DoctorGpu, TakesALibraryThatDoesNotSayForOneWithKernels) {
+  Machine machine = with_gpu();
+  machine.cuda->architectures.clear();
+  machine.cuda->ptx = 0;
+  EXPECT_TRUE(machine.has_usable_gpu());
+  EXPECT_THAT(found(machine, on_gpu), IsEmpty());
 }
 
 }  // namespace

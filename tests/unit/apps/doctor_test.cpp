@@ -112,7 +112,7 @@ TEST(Doctor, FlagsAProgramForAnotherProcessor) {
 
 TEST(Doctor, FlagsAProcessorWithoutTheInstructionsForThePrecision) {
   Machine machine = healthy();
-  const Demands mixed{.bf16 = true, .known = true};
+  const Demands mixed{.products = DType::bf16, .known = true};
   EXPECT_THAT(text_of(check_precision(machine, {})), IsEmpty());
   EXPECT_THAT(text_of(check_precision(machine, mixed)),
               AllOf(HasSubstr("error precision is bf16-mixed"), HasSubstr("AVX-512 BF16")));
