@@ -69,7 +69,8 @@ bool is_for_evaluation(const Graph& graph) {
 std::string remedy_for(const Lacking& lacking) {
   if (!lacking.remedy.empty()) return lacking.remedy;
   return "write the Python module with operators that docs/from-pytorch.md lists, and export it "
-         "again after net.train()";
+         "again after net.train(); exported in the other format (.pt2 or .onnx) it may have other "
+         "operators";
 }
 
 bool ends_with_log_softmax(const Graph& graph) {

@@ -169,6 +169,11 @@ void arithmetic(Call& call) {
   call.give(merged ? *merged : call.add(Arithmetic{operation}, {a, b}));
 }
 
+void reciprocal(Call& call) {
+  const Numbers one{.dtype = DType::f32, .shape = Shape{}, .reals = {1.0}};
+  call.give(call.add(Arithmetic{ArithmeticOperation::divide}, {call.constant(one), call.value(0)}));
+}
+
 void negation(Call& call) { call.give(call.add(Affine{-1.0, 0.0}, {call.value(0)})); }
 
 void power(Call& call) {
@@ -251,6 +256,7 @@ constexpr NamedHandler handlers[] = {
     {"Sub", arithmetic<ArithmeticOperation::subtract>},
     {"Mul", arithmetic<ArithmeticOperation::multiply>},
     {"Div", arithmetic<ArithmeticOperation::divide>},
+    {"Reciprocal", reciprocal},
     {"Neg", negation},
     {"Pow", power},
     {"Where", where},

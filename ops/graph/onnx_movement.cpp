@@ -207,6 +207,7 @@ void gather(Call& call) {
 }
 
 void identity(Call& call) {
+  if (!call.noted_arguments("detach.default").empty()) call.refuse("it stops the gradient");
   if (const Known& known = call.known(0); !known.parts.empty()) return call.give(known.parts);
   call.give(call.value(0));
 }

@@ -45,16 +45,24 @@ void add_line(Signature& signature, std::string_view line) {
   if (is(": BUFFER ")) signature.roles[*target] = Role::buffer;
   if (is(": CONSTANT_TENSOR ")) signature.roles[*target] = Role::constant;
   if (is(" persistent=False")) signature.transient.insert(*target);
+  if (is(": BUFFER_MUTATION ")) signature.changed.insert(*target);
 }
 
-/// The roles without a signature: running statistics are buffers, other floating-point tensors
-/// with axes are trained.
-void guess(Signature& signature, const File& file) {
+/// What batch norms read as running statistics.
+std::set<std::string> statistics_of(const File& file) {
   std::set<std::string> statistics;
   for (const auto& node : file.model.graph().node())
     if (node.op_type() == "BatchNormalization")
       for (int i = 3; i < std::min(5, node.input_size()); ++i) statistics.insert(node.input(i));
+  return statistics;
+}
+
+/// The roles without a signature: running statistics are buffers, other floating-point tensors
+/// with axes are trained. One number may be a constant of another exporter.
+void guess(Signature& signature, const File& file) {
+  const std::set<std::string> statistics = statistics_of(file);
   std::size_t trained = 0;
+  std::vector<std::string> numbers;
   for (const StoredTensor& tensor : file.initializers) {
     if (tensor.name.starts_with("onnx::"))
       refuse(file, fmt::format("its tensor '{}' has lost its name: the file was exported for "
@@ -64,12 +72,18 @@ void guess(Signature& signature, const File& file) {
     Role role = is_trained ? Role::parameter : Role::constant;
     if (statistics.contains(tensor.name)) role = Role::buffer;
     trained += role == Role::parameter ? 1 : 0;
+    if (is_floating(tensor.dtype) && role == Role::constant)
+      numbers.push_back(printable(tensor.name));
     signature.roles[tensor.name] = role;
   }
   signature.notes.push_back(
       fmt::format("the file does not state which tensors are trained: {} of {} are, all "
-                  "floating-point ones but running statistics",
-                  trained, file.initializers.size()));
+                  "floating-point ones but running statistics{}",
+                  trained, file.initializers.size(),
+                  numbers.empty() ? ""
+                                  : fmt::format(" and numbers without an axis ({}); export with "
+                                                "dynamo=True to train those",
+                                                listed(numbers, 4))));
 }
 
 /// Whether a tensor has different elements. Tied weights have; the optimiser of the export also
@@ -158,6 +172,15 @@ void find_missing(Signature& signature, const File& file) {
   }
 }
 
+/// Only batch norm's buffers change.
+void note_changed(Signature& signature, const File& file) {
+  const std::set<std::string> statistics = statistics_of(file);
+  for (const std::string& name : signature.changed)
+    if (!statistics.contains(name) && !name.ends_with("num_batches_tracked"))
+      signature.notes.push_back(fmt::format(
+          "the buffer {}, which the module writes to, keeps its value here", printable(name)));
+}
+
 }  // namespace
 
 Role Signature::role_of(const std::string& initializer) const {
@@ -179,6 +202,7 @@ Signature read_signature(const File& file) {
     at = end + 1;
   }
   find_missing(signature, file);
+  note_changed(signature, file);
   return signature;
 }
 

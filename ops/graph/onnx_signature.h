@@ -16,6 +16,7 @@ struct Signature {
 
   std::map<std::string, Role> roles;  ///< of initializers; also of buffers that the file lacks
   std::set<std::string> transient;    ///< buffers that are not in the state_dict
+  std::set<std::string> changed;      ///< buffers that the module writes to
   std::map<std::string, std::string> tied;  ///< names that the file lacks, and that of their tensor
   std::vector<std::string> notes;           ///< for Graph::notes
 

@@ -56,6 +56,8 @@ void read_node(Pt2Context& context, const Pt2Handlers& handlers, const JsonAcces
   if (is_skipped(node)) return;
   const auto handler = handlers.find(node.target());
   LacksOperator why{.remedy = remedy_for_target(node.target())};
+  if (node.target().ends_with("wrap_with_set_grad_enabled"))
+    why.reason = "torch.no_grad() stops the gradient";
   try {
     if (handler != handlers.end()) return handler->second(node);
   } catch (const LacksOperator& lacks) {

@@ -80,6 +80,10 @@ void reversed_subtraction(const Pt2Node& node) {
   node.give(node.add(Arithmetic{ArithmeticOperation::subtract}, {node.value("other"), a}));
 }
 
+void reciprocal(const Pt2Node& node) {
+  node.give(node.add(Arithmetic{ArithmeticOperation::divide}, {scalar(node, 1.0), self(node)}));
+}
+
 void negation(const Pt2Node& node) { node.give(node.add(Affine{-1.0, 0.0}, {self(node)})); }
 
 void square(const Pt2Node& node) {
@@ -119,6 +123,7 @@ void add_elementwise(Pt2Handlers& handlers) {
   handlers["div.Tensor"] = handlers["div.Scalar"] = arithmetic<ArithmeticOperation::divide>;
   handlers["div.Tensor_mode"] = arithmetic<ArithmeticOperation::divide>;
   handlers["rsub.Scalar"] = handlers["rsub.Tensor"] = reversed_subtraction;
+  handlers["reciprocal.default"] = reciprocal;
   handlers["neg.default"] = negation;
   handlers["pow.Tensor_Scalar"] = handlers["square.default"] = square;
 }

@@ -138,6 +138,14 @@ TEST(OnnxGraph, TakesProductWithTransposedWeightAndSumAsLinear) {
   EXPECT_EQ(output_shape(graph), "[batch, 5, 4]");
 }
 
+TEST(OnnxGraph, TakesAReciprocalAsAQuotient) {
+  OnnxModel model({5});
+  model.node("Reciprocal", {"x"}, "y");
+  const Graph graph = model.read();
+  EXPECT_EQ(last<graph::Arithmetic>(graph).operation, ArithmeticOperation::divide);
+  EXPECT_EQ(graph.value(graph.nodes.back().inputs[0]).constant.elements<double>()[0], 1.0);
+}
+
 TEST(OnnxGraph, TakesSigmoidTimesItsInputAsSilu) {
   OnnxModel model({5});
   model.node("Sigmoid", {"x"}, "s");
@@ -164,6 +172,37 @@ TEST(OnnxGraph, TakesGatherOfOneElementAsSelection) {
   const Graph graph = model.read();
   EXPECT_THAT(operators(graph), ElementsAre("slice", "reshape"));
   EXPECT_EQ(output_shape(graph), "[batch, 2]");
+}
+
+TEST(OnnxGraph, ListsWhatStopsTheGradient) {
+  OnnxModel model({3});
+  auto& note = *model.node("Identity", {"x"}, "d").add_metadata_props();
+  note.set_key("pkg.torch.onnx.fx_node");
+  note.set_value(
+      "%d : [num_users=1] = call_function[target=torch.ops.aten.detach.default](args = (%x,), "
+      "kwargs = {})");
+  model.node("Relu", {"d"}, "y");
+  const Graph graph = model.read();
+  ASSERT_EQ(graph.lacking.size(), 1u);
+  EXPECT_EQ(graph.lacking[0].reason, "it stops the gradient");
+}
+
+TEST(OnnxGraph, NotesWhatKeepsItsValueThoughPyTorchWouldChangeIt) {
+  const auto notes = [](const std::string& signature) {
+    OnnxModel model({3});
+    model.weight("w", {3});
+    model.weight("temperature", {});
+    if (!signature.empty()) model.signature(signature);
+    model.node("Mul", {"x", "w"}, "p");
+    model.node("Mul", {"p", "temperature"}, "y");
+    return model.read().notes;
+  };
+  EXPECT_THAT(notes(""), testing::Contains(testing::HasSubstr(
+                             "numbers without an axis (temperature); export with dynamo=True")));
+  EXPECT_THAT(notes("a: PARAMETER target='w'\nb: BUFFER target='temperature'\n"
+                    "add: BUFFER_MUTATION target='temperature'\n"),
+              testing::Contains(testing::HasSubstr("the buffer temperature, which the module "
+                                                   "writes to, keeps its value here")));
 }
 
 /// The padding_idx of nn.Embedding is a note of PyTorch's; Gather has none.

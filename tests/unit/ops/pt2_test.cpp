@@ -275,6 +275,21 @@ TEST(Pt2, ReadsANumberInPlaceOfTheFirstTensor) {
   EXPECT_EQ(number.constant.elements<double>()[0], 1.5);
 }
 
+// PyTorch exports 2.0 / x as x.reciprocal() * 2.0.
+TEST(Pt2, ReadsAReciprocalAsAQuotient) {
+  Archive file("tied");
+  file.change_nodes([](json& nodes) {
+    json& reciprocal = node(nodes, "mul");
+    reciprocal["target"] = "torch.ops.aten.reciprocal.default";
+    argument(reciprocal, "self") = {{"as_tensor", {{"name", "relu"}}}};
+  });
+  const Graph graph = file.read();
+  ASSERT_TRUE(graph.lacking.empty());
+  EXPECT_EQ(only<Arithmetic>(graph).operation, ArithmeticOperation::divide);
+  const Value& number = graph.value(only_node<Arithmetic>(graph).inputs[0]);
+  EXPECT_EQ(number.constant.elements<double>()[0], 1.0);
+}
+
 TEST(Pt2, ListsArgumentsOfAnotherKind) {
   Archive file("vgg");
   file.change_nodes([](json& nodes) {
