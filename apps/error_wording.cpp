@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "apps/options/options_table.h"
-#include "apps/shell_text.h"
 #include "runtime/print.h"
 #include "runtime/setting_names.h"
+#include "runtime/shell_text.h"
 
 namespace troupe {
 namespace {

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -14,9 +16,9 @@
 #include <utility>
 
 #include "actors/memory_bound.h"
-#include "apps/shell_text.h"
 #include "runtime/print.h"
 #include "runtime/program.h"
+#include "runtime/shell_text.h"
 
 namespace troupe {
 namespace {
@@ -54,6 +56,27 @@ void end() {
   std::_Exit(exit_failed);
 }
 
+/// Empty if it is not known, also because there is no memory to find it out.
+std::string bound_text(const PipelineOptions& pipeline) {
+  if (pipeline.block_costs.empty()) return {};
+  try {
+    const Graph graph = build_pipeline(pipeline);
+    const std::size_t dataset = pipeline.data.dataset.bytes_in_memory();
+    std::size_t on_cpu = 0, on_device = 0;
+    for (std::uint32_t process = 0; process < pipeline.processes; ++process) {
+      const MemoryBound bound = memory_bound(pipeline, graph, dataset, process);
+      on_cpu = std::max(on_cpu, bound.total(MemoryBound::Place::cpu));
+      on_device = std::max(on_device, bound.total(MemoryBound::Place::device));
+    }
+    std::string text = fmt::format("; the bound of a process is {} MiB", on_cpu >> 20);
+    if (const Device device = pipeline.stream.device; device != Device::cpu())
+      text += fmt::format(" on cpu, and {} MiB on {}", on_device >> 20, to_string(device));
+    return text;
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 void prepare_for_memory_shortage() {
@@ -67,17 +90,7 @@ void prepare_for_memory_shortage() {
 Error with_memory_bound(const Error& error, const PipelineOptions& pipeline,
                         const std::filesystem::path& options) {
   if (error.code() != ErrorCode::out_of_memory) return error;
-  std::string message = error.message();
-  if (!pipeline.block_costs.empty()) {
-    const MemoryBound bound =
-        memory_bound(pipeline, build_pipeline(pipeline), pipeline.data.dataset.bytes_in_memory());
-    message +=
-        fmt::format("; the run's bound is {} MiB", bound.total(MemoryBound::Place::cpu) >> 20);
-    if (const Device device = pipeline.stream.device; device != Device::cpu())
-      message += fmt::format(" on cpu, and {} MiB on {}",
-                             bound.total(MemoryBound::Place::device) >> 20, to_string(device));
-  }
-  return {error.code(), std::move(message),
+  return {error.code(), error.message() + bound_text(pipeline),
           fmt::format("{}; {} plan {} tells what takes how much", error.remedy(), program_name(),
                       shell_word(options.string()))};
 }

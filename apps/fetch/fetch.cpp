@@ -17,11 +17,11 @@
 #include "apps/fetch/fetch_file.h"
 #include "apps/fetch/sources.h"
 #include "apps/fetch/transfer_display.h"
-#include "apps/shell_text.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
 #include "runtime/print.h"
+#include "runtime/shell_text.h"
 #include "runtime/stop_signal.h"
 #include "runtime/text.h"
 

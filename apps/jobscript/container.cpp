@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "apps/shell_text.h"
 #include "runtime/error.h"
+#include "runtime/shell_text.h"
 #include "runtime/text.h"
 
 namespace troupe {

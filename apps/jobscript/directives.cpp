@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "apps/jobscript/slurm_time.h"
-#include "apps/shell_text.h"
+#include "runtime/shell_text.h"
 
 namespace troupe {
 namespace {

@@ -227,14 +227,14 @@ void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
       ->type_name("TIME");
   verb.add_option(
           "--gpus-per-node", request.gpus_per_node,
-          "GPUs of a node; 0: CPU nodes (1 if the run computes on a GPU; else 0 if the cluster "
-          "has CPU nodes, else those that the stages need)")
+          "GPUs per node; 0: CPU nodes. Default: 1 for a run on a GPU;\n"
+          "for a run on CPUs 0, or on a cluster without CPU nodes as many as the stages need")
       ->check(CLI::Range(0L, 64L))
       ->option_text("NUMBER");
   verb.add_flag("--cpu", arguments.cpu, "CPU nodes, same as --gpus-per-node 0");
-  verb.add_option(
-          "--tasks-per-node,--ntasks-per-node", request.tasks_per_node,
-          "processes on a node (one if it computes on a GPU; else one for each GPU or stage)")
+  verb.add_option("--tasks-per-node,--ntasks-per-node", request.tasks_per_node,
+                  "processes per node. Default: 1 for a run on a GPU; for a\n"
+                  "run on CPUs one for each GPU, or stage and replica")
       ->check(CLI::Range(1L, 4096L))
       ->option_text("NUMBER");
   verb.add_option("-c,--cpus-per-task", request.cpus_per_task, "cores of a process")
@@ -291,6 +291,10 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
                    "folder for the script and its files (standard output)")
       ->type_name("FOLDER");
   verb->add_flag("--force", arguments->force, "replace existing files");
+  verb->footer(
+      fmt::format("Example: {} jobscript --cluster lumi --nodes 2 --tasks-per-node 4 --time 2h \\\n"
+                  "           -r parallel.data=8 -r train.micro_batches=8 FILE > job.sh",
+                  program_name()));
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return jobscript(*arguments, call); };
   });

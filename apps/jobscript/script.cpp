@@ -4,7 +4,7 @@
 
 #include "apps/jobscript/container.h"
 #include "apps/jobscript/directives.h"
-#include "apps/shell_text.h"
+#include "runtime/shell_text.h"
 #include "runtime/text.h"
 
 namespace troupe {

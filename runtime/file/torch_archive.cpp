@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view program_name = "data.pkl";
 /// More than a pickle of Pickle::most_opcodes needs.
-constexpr std::uint64_t most_program_bytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t most_program_bytes = std::uint64_t{1} << 28;
 
 bool has(const ZipArchive& zip, std::string_view end) {
   return std::ranges::any_of(zip.members(),
@@ -30,14 +30,12 @@ void check_kind(const ZipArchive& zip) {
   const std::string path = zip.origin();
   if (has(zip, "/constants.pkl"))
     refuse(zip, "it is a TorchScript program, not weights",
-           fmt::format("{1}; or save its weights: python3 -c \"import torch; "
-                       "torch.save(torch.jit.load('{0}', 'cpu').state_dict(), '{0}.weights.pt')\"",
-                       path, torch_export_line));
+           fmt::format("{}; or save its weights: {}", torch_export_line,
+                       weights_command("torch.jit.load(file, 'cpu').state_dict()", path)));
   if (has(zip, "/models/model.json"))
     refuse(zip, "it is an exported model, not weights",
-           fmt::format("use it as the model, or save its weights: python3 -c \"import torch; "
-                       "torch.save(torch.export.load('{0}').state_dict, '{0}.weights.pt')\"",
-                       path));
+           "use it as the model, or save its weights: " +
+               weights_command("torch.export.load(file).state_dict", path));
   if (has(zip, ".npy"))
     refuse(zip, "it is an archive of NumPy arrays, not of torch.save",
            "arrays are data: set `Dataset::name` to npz and `Dataset::path` to the file; save "

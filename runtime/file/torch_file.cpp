@@ -11,6 +11,7 @@
 #include "runtime/file/name_prefix.h"
 #include "runtime/file/state_dictionary.h"
 #include "runtime/file/torch_archive.h"
+#include "runtime/shell_text.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -134,13 +135,13 @@ const PickleDict& whole_of(const TorchArchive& archive) {
   if (name == nullptr)
     throw Error(ErrorCode::bad_file, fmt::format("reading '{}': it holds no dictionary", origin),
                 "save the weights with torch.save(net.state_dict(), 'weights.pt')");
-  throw Error(ErrorCode::bad_file,
-              fmt::format("reading '{}': it holds an object made by {}.{}, not a dictionary",
-                          origin, printable(name->module), printable(name->name)),
-              fmt::format("{1}; or save its weights, if its code is there and trusted: python3 -c "
-                          "\"import torch; torch.save(torch.load('{0}', 'cpu', "
-                          "weights_only=False).state_dict(), '{0}.weights.pt')\"",
-                          origin, torch_export_line));
+  throw Error(
+      ErrorCode::bad_file,
+      fmt::format("reading '{}': it holds an object made by {}.{}, not a dictionary", origin,
+                  printable(name->module), printable(name->name)),
+      fmt::format(
+          "{}; or save its weights, if its code is there and trusted: {}", torch_export_line,
+          weights_command("torch.load(file, 'cpu', weights_only=False).state_dict()", origin)));
 }
 
 TorchWeights weights_in(const std::shared_ptr<const TorchArchive>& archive, std::string_view part) {
@@ -196,11 +197,15 @@ bool is_legacy_torch_file(std::span<const std::byte> bytes) {
          std::ranges::equal(as_bytes(magic), bytes.first(magic.size()));
 }
 
-std::string legacy_conversion(const std::string& path) {
+std::string weights_command(std::string_view expression, const std::string& path,
+                            std::string_view end) {
   return fmt::format(
-      "python3 -c \"import torch; torch.save(torch.load('{0}', 'cpu', weights_only=True), "
-      "'{0}.new.pt')\"",
-      path);
+      "python3 -c \"import sys, torch; file = sys.argv[1]; torch.save({}, file + '.{}.pt')\" {}",
+      expression, end, shell_word(path));
+}
+
+std::string legacy_conversion(const std::string& path) {
+  return weights_command("torch.load(file, 'cpu', weights_only=True)", path, "new");
 }
 
 TorchWeights parse_torch_file(std::span<const std::byte> bytes, const std::string& origin,

@@ -68,6 +68,9 @@ bool is_pickled_module(ZipArchive archive);
 
 /// The line of Python that writes a module as a model that Troupe trains.
 extern const char* const torch_export_line;
+/// A command that saves what an expression of Python makes of the path `file`: as PATH.END.pt.
+std::string weights_command(std::string_view expression, const std::string& path,
+                            std::string_view end = "weights");
 
 /// Whether a file begins as torch.save wrote it before PyTorch 1.6.
 bool is_legacy_torch_file(std::span<const std::byte> bytes);

@@ -9,7 +9,7 @@
 #include "apps/jobscript/container.h"
 #include "apps/jobscript/job.h"
 #include "apps/jobscript/script.h"
-#include "apps/shell_text.h"
+#include "runtime/shell_text.h"
 #include "tests/unit/apps/profile_folder.h"
 #include "tests/unit/apps/ran.h"
 

@@ -179,9 +179,9 @@ TEST(TorchFile, OpensThePartThatItsPathNames) {
 }
 
 TEST(TorchFile, RefusesOtherFilesWithTheLineThatConvertsThem) {
-  expect_error(ErrorCode::bad_file, {"from PyTorch before 1.6", "torch.save(torch.load('"},
+  expect_error(ErrorCode::bad_file, {"from PyTorch before 1.6", "torch.save(torch.load(file"},
                [] { open_torch_file(golden("legacy.pt")); });
-  expect_error(ErrorCode::bad_file, {"TorchScript", "torch.jit.load('"},
+  expect_error(ErrorCode::bad_file, {"TorchScript", "torch.jit.load(file"},
                [] { open_torch_file(golden("script.pt")); });
   expect_error(ErrorCode::bad_file, {"torch.nn.modules.container.Sequential", "weights_only=False"},
                [] { open_torch_file(golden("module.pt")); });

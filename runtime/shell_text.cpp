@@ -1,4 +1,4 @@
-#include "apps/shell_text.h"
+#include "runtime/shell_text.h"
 
 #include <fmt/format.h>
 
