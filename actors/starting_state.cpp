@@ -81,7 +81,7 @@ std::vector<StatePtr> states_from(const PipelineOptions& options, std::uint32_t 
 
 void resume_from(PipelineOptions& options, const std::filesystem::path& path,
                  std::uint32_t process) {
-  const Checkpoint checkpoint = open_checkpoint(newest_complete_checkpoint(path).folder);
+  const Checkpoint checkpoint = open_complete_checkpoint(newest_complete_checkpoint(path).folder);
   const std::int64_t step = checkpoint.manifest().step;
   if (step > std::numeric_limits<std::uint32_t>::max())
     throw Error(ErrorCode::bad_file, fmt::format("{} is of step {}", path.string(), step),

@@ -83,7 +83,7 @@ WeightsFile open_weights(const std::filesystem::path& path) {
     result.part = part;
     return result;
   }
-  return weights_of(found, open_checkpoint(found));
+  return weights_of(found, open_complete_checkpoint(found));
 }
 
 }  // namespace troupe

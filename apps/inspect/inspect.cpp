@@ -60,28 +60,6 @@ void print_table(const std::vector<Row>& rows) {
   print_columns(table);
 }
 
-/// The error for a checkpoint without some of its files; names the newest complete one in its
-/// folder.
-Error incomplete(const std::filesystem::path& checkpoint, const Error& cause) {
-  std::string remedy = "there is no complete checkpoint in the same folder";
-  for (const CheckpointInfo& other : list_checkpoints(checkpoint.parent_path()))
-    if (other.complete)
-      remedy = fmt::format("the newest complete checkpoint in the same folder is {}",
-                           other.folder.string());
-  return {ErrorCode::bad_file,
-          fmt::format("the checkpoint {} is incomplete: {}", checkpoint.string(), cause.message()),
-          remedy};
-}
-
-Checkpoint open_complete(const std::filesystem::path& folder) {
-  try {
-    return open_checkpoint(folder);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::io) throw;
-    throw incomplete(folder, error);
-  }
-}
-
 /// "/5", or nothing of an unknown total.
 std::string of_total(std::string_view separator, std::uint64_t total) {
   return total == 0 ? "" : fmt::format("{}{}", separator, total);
@@ -121,7 +99,7 @@ std::string share_text(const std::vector<Row>& rows, std::string_view of_whom) {
 void inspect_checkpoint(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_complete_checkpoint(path);
   for (const auto& reason : choice.skipped) print_warning("skipped {}", reason);
-  const Checkpoint checkpoint = open_complete(choice.folder);
+  const Checkpoint checkpoint = open_complete_checkpoint(choice.folder);
   checkpoint.verify();
   const Manifest& manifest = checkpoint.manifest();
   constexpr std::size_t most_position = 1000;

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <optional>
 
-#include "runtime/file/checkpoint.h"
 #include "runtime/file/manifest.h"
 
 namespace troupe {
@@ -107,6 +106,23 @@ std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& folder
   for (const Candidate& candidate : candidates.value())
     result.push_back(look_at(candidate.folder, candidate.step, check));
   return result;
+}
+
+Checkpoint open_complete_checkpoint(const std::filesystem::path& folder) {
+  try {
+    return open_checkpoint(folder);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::io) throw;
+    std::string remedy = "there is no complete checkpoint in the same folder";
+    for (const CheckpointInfo& other : list_checkpoints(folder.parent_path()))
+      if (other.complete)
+        remedy = fmt::format("the newest complete checkpoint in the same folder is {}",
+                             other.folder.string());
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("the checkpoint {} is incomplete: {}", folder.string(), error.message()),
+        remedy);
+  }
 }
 
 CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path) {

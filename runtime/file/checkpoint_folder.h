@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/file/checkpoint.h"
 
 namespace troupe {
 
@@ -43,6 +44,10 @@ struct CheckpointChoice {
 /// below it with correct checksums of all bytes. Throws Error (bad_file) with all reasons if there
 /// is none.
 CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path);
+
+/// open_checkpoint of such a folder. Throws Error (bad_file) if it lacks a file: that names the
+/// newest complete checkpoint beside it.
+Checkpoint open_complete_checkpoint(const std::filesystem::path& folder);
 
 /// The checkpoints of a folder that stay.
 struct Retention {

@@ -107,7 +107,8 @@ std::string digest_of(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path, ignored))
     return digest_of_source(is_zip(path) ? open_torch_file(path).tensors
                                          : SafetensorsFile::open(path).source());
-  return digest_of_source(open_checkpoint(newest_complete_checkpoint(path).folder).source());
+  return digest_of_source(
+      open_complete_checkpoint(newest_complete_checkpoint(path).folder).source());
 }
 
 }  // namespace troupe
