@@ -94,10 +94,34 @@ WeightsFile opened_weights(const Options& options, const StartingPoint& start) {
   }
 }
 
-/// The same weights. Reading a tensor with numbers that are not finite throws.
-TensorSource finite(TensorSource source, const std::string& origin) {
-  source.read = [origin, read = std::move(source.read)](const std::string& name) {
+StateSpec whole_spec(const PipelineOptions& pipeline) {
+  Model model = model_of(pipeline);
+  const std::size_t blocks = model.blocks.size();
+  return Network(std::move(model), 0, blocks, pipeline.dtype, pipeline.stream).spec();
+}
+
+/// What training changes: parameters that are not frozen, and running statistics. Others, such as a
+/// mask, may have numbers that are not finite.
+std::vector<std::string> changing_tensors(const PipelineOptions& pipeline) {
+  const StateSpec spec = whole_spec(pipeline);
+  const Freezes freezes = freezes_of(pipeline);
+  std::vector<std::string> names;
+  for (const ParameterSpec& parameter : spec.parameters())
+    if (!parameter.frozen && !freezes(parameter.name)) names.push_back(parameter.name);
+  for (const BufferSpec& buffer : spec.buffers()) names.push_back(buffer.name);
+  return names;
+}
+
+/// The same weights. Reading a tensor of changing_tensors with numbers that are not finite throws.
+TensorSource finite(TensorSource source, const std::string& origin,
+                    const PipelineOptions& pipeline) {
+  source.read = [origin, changing = changing_tensors(pipeline),
+                 read = std::move(source.read)](const std::string& name) {
     Tensor tensor = read(name);
+    const bool changes = std::ranges::any_of(changing, [&](const std::string& known) {
+      return name.ends_with(known);  // the file may have a prefix, such as "module."
+    });
+    if (!changes) return tensor;
     if (const auto found = first_not_finite(tensor))
       throw Error(
           ErrorCode::bad_file,
@@ -108,12 +132,6 @@ TensorSource finite(TensorSource source, const std::string& origin) {
     return tensor;
   };
   return source;
-}
-
-StateSpec whole_spec(const PipelineOptions& pipeline) {
-  Model model = model_of(pipeline);
-  const std::size_t blocks = model.blocks.size();
-  return Network(std::move(model), 0, blocks, pipeline.dtype, pipeline.stream).spec();
 }
 
 }  // namespace
@@ -134,7 +152,7 @@ std::filesystem::path initial_weights(const Options& options) {
 StartingPoint read_starting_point(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_complete_checkpoint(path);
   for (const auto& reason : choice.skipped) print_warning("skipped {}", reason);
-  const Checkpoint checkpoint = open_checkpoint(choice.folder);
+  const Checkpoint checkpoint = open_complete_checkpoint(choice.folder);
   const Manifest& manifest = checkpoint.manifest();
   if (manifest.step > std::numeric_limits<std::uint32_t>::max())
     throw Error(ErrorCode::bad_file,
@@ -179,7 +197,8 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
     }
   } else if (!options.weights.empty()) {
     WeightsFile weights = opened_weights(options, start);
-    if (pipeline.stop_on_nan) weights.tensors = finite(std::move(weights.tensors), weights.name());
+    if (pipeline.stop_on_nan)
+      weights.tensors = finite(std::move(weights.tensors), weights.name(), pipeline);
     try {
       pipeline.initial =
           states_from(pipeline, here.process,
@@ -410,8 +429,8 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
                         counted(pipeline.staleness, "step")),
       !scale ? ""
       : scale->mode == LossScaling::fixed
-          ? fmt::format("\nlosses are scaled by {:.9g}", scale->init_scale)
-          : "\nlosses are scaled, by a scale that adapts",
+          ? fmt::format("\nstatic loss scaling by {:.9g}", scale->init_scale)
+          : "\ndynamic loss scaling",
       options.ema_decay > 0
           ? fmt::format("\nevaluations, eval and export use the moving average of the weights "
                         "(decay {})",
