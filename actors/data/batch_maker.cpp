@@ -181,8 +181,9 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
     take_stored(wanted, *stored, batch);
   }
   if (read_as != dtype_) batch.samples = cast(batch.samples, dtype_);
-  if (!transform_ && split_ == Split::train) check_finite(dataset_, wanted, batch.samples);
   if (own_) apply_own(wanted, batch);
+  const bool has_numbers = !transform_ || own_;  // bytes become finite numbers
+  if (has_numbers && split_ == Split::train) check_finite(dataset_, wanted, batch.samples);
   if (mix_.any()) {
     batch.share = mix(mix_, seed_, wanted.header.key, batch.samples);
     batch.partners = rolled(batch.targets);
