@@ -62,8 +62,8 @@ struct Folder {
   fs::path path;
   std::string remedy;
 
-  /// The file of a part ("train") with "images" of three axes or "labels" of one; nothing if there
-  /// is none.
+  /// The file of a part ("train") with "images" of three axes or four, or "labels" of one; nothing
+  /// if there is none.
   std::optional<fs::path> find(const char* part, const char* content, int axes) const {
     for (const char separator : {'-', '.'})
       for (const char* end : {"", ".gz"}) {
@@ -99,7 +99,8 @@ IdxFile open_idx(const fs::path& path, int least_axes, int most_axes) {
 }
 
 IdxFile open_images(const Folder& folder, const char* part) {
-  return open_idx(folder.file(part, "images", 3), 3, 4);
+  const auto with_channels = folder.find(part, "images", 4);
+  return open_idx(with_channels ? *with_channels : folder.file(part, "images", 3), 3, 4);
 }
 IdxFile open_labels(const Folder& folder, const char* part) {
   return open_idx(folder.file(part, "labels", 1), 1, 1);
@@ -165,7 +166,7 @@ Folder folder_of(const Places& places, const fs::path& path) {
   for (const fs::path& folder : folders)
     for (const std::string_view below : places.subfolders) {
       Folder found{below.empty() ? folder : folder / below, places.remedy_for(path)};
-      if (found.find("train", "images", 3)) return found;
+      if (found.find("train", "images", 3) || found.find("train", "images", 4)) return found;
     }
   return {folders.back(), places.remedy_for(path)};
 }

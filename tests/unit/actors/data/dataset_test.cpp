@@ -116,7 +116,7 @@ TEST_F(IdxFiles, OpensPlainFiles) {
 }
 
 TEST_F(IdxFiles, MayHoldImagesOfSeveralChannelsAndAnyNumberOfClasses) {
-  write("train-images-idx3-ubyte", idx({10, 2, 3, 2}, counted(120)));
+  write("train-images-idx4-ubyte", idx({10, 2, 3, 2}, counted(120)));
   write("t10k-images-idx3-ubyte", idx({3, 2, 3, 2}, counted(36)));
   write("train-labels-idx1-ubyte", idx({10}, counted(10)));
   write("t10k-labels-idx1-ubyte", idx({3}, std::string("\x01\x1e\x02")));
