@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "actors/checkpoint_writer.h"
+#include "actors/gradient_norm.h"
 #include "actors/loss.h"
 #include "actors/monitor.h"
 #include "actors/reducer.h"
@@ -234,6 +235,28 @@ TEST(ReducerByHand, GivesTheSameSumInAnyOrderOfArrival) {
   } while (std::ranges::next_permutation(order).found);
   EXPECT_EQ(sums.size(), 120u);
   EXPECT_THAT(sums, ::testing::Each(((1e8F + 1.0F) + (-1e8F + 3.0F)) + 0.5F));
+}
+
+// Added by stages, each of the ones is lost beside 1e16; added together first, they are not.
+TEST(GradientNormByHand, GivesTheSameNormInAnyOrderOfArrival) {
+  constexpr std::uint32_t stages = 8;
+  for (const bool reversed : {false, true}) {
+    GradientNorm norm({.stages = stages});
+    for (std::uint32_t edge = 0; edge < stages; ++edge)
+      RuntimeAccess::attach(norm.squares, edge, many);
+    RuntimeAccess::attach(norm.norm, stages, many);
+    for (std::uint32_t i = 0; i < stages; ++i) {
+      const std::uint32_t stage = reversed ? stages - 1 - i : i;
+      const double square = stage == 0 ? 1e16 : 1.0;
+      deliver(norm.squares, stage, train_key(0, stage),
+              GradientSquares{Tensor::from<double>({1}, {&square, 1})}, stages);
+    }
+    (void)act_all(norm);
+    const auto packets = RuntimeAccess::effects(norm).packets;
+    ASSERT_EQ(packets.size(), 1u);
+    EXPECT_EQ(static_cast<const GradientNormOfStep*>(packets[0].payload.get())->norm, 1e8)
+        << (reversed ? "the last stage first" : "in order");
+  }
 }
 
 TEST(LossByHand, RefusesTargetsOfAnotherMicroBatch) {

@@ -22,7 +22,7 @@ void expect_inside(const ImageBox& box, ImageSize image) {
 
 TEST(RandomResizedCrop, TakesPartsOfTheAreasAndRatiosOfTorchvision) {
   const ImageSize image{500, 375};
-  double area = 0, log_ratio = 0, center = 0;
+  double area = 0, log_ratio = 0, center = 0, smallest = 1;
   constexpr int samples = 4000;
   for (std::uint32_t sample = 0; sample < samples; ++sample) {
     const ImageBox box = random_resized_crop(image, key(sample));
@@ -30,12 +30,14 @@ TEST(RandomResizedCrop, TakesPartsOfTheAreasAndRatiosOfTorchvision) {
     const double share = static_cast<double>(box.width * box.height) / (500 * 375);
     const double ratio = static_cast<double>(box.width) / static_cast<double>(box.height);
     EXPECT_GT(share, 0.079);
+    smallest = std::min(smallest, share);
     EXPECT_GT(ratio, 0.74);
     EXPECT_LT(ratio, 1.35);
     area += share / samples;
     log_ratio += std::log(ratio) / samples;
     center += (static_cast<double>(box.left) + static_cast<double>(box.width) / 2) / 500 / samples;
   }
+  EXPECT_LT(smallest, 0.083);
   // Means of 100,000 of torchvision's RandomResizedCrop.get_params for this size.
   EXPECT_NEAR(area, 0.4338, 0.015);
   EXPECT_NEAR(log_ratio, 0.0310, 0.01);
