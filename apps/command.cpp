@@ -17,12 +17,12 @@
 #include "apps/error_wording.h"
 #include "apps/memory_shortage.h"
 #include "apps/options/options_table.h"
-#include "apps/shell_text.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
 #include "runtime/print.h"
+#include "runtime/shell_text.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -187,6 +187,7 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
   app.get_formatter()->column_width(26);
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   app.get_formatter()->label("OPTIONS", "OPTIONS");
+  app.get_formatter()->label("Positionals", "Arguments");
   app.get_formatter()->label("TEXT", "VALUE");
   app.require_subcommand(1);
   add_train_verb(app, chosen);
@@ -199,6 +200,8 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
   add_jobscript_verb(app, chosen);
   add_doctor_verb(app, chosen);
   add_options_verb(app, chosen);
+  for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    verb->group("Verbs");
   app.footer(fmt::format(
       "{0} VERB --help shows the arguments of a verb; parentheses contain the default.\n"
       "{0} options lists the keys of an options file.\n"

@@ -49,7 +49,8 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Options options = parse_recorded_options(
       weights.options, (weights.path / "manifest.json").string(), overrides, own);
-  // A run on a GPU can be evaluated on a host without one, unless the command line demands one.
+  // A run on a GPU can be evaluated on a host without one, unless the command line or the precision
+  // demands one.
   const bool is_asked = std::ranges::any_of(
       arguments.overrides, [](const std::string& text) { return text.starts_with("device="); });
   if (!is_asked && options.device == DeviceChoice::cuda) options.device = DeviceChoice::automatic;

@@ -1,4 +1,6 @@
 // troupe launch: one run in several processes, on one or several hosts.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <memory>
@@ -7,6 +9,7 @@
 #include "apps/command.h"
 #include "apps/launch/launcher.h"
 #include "apps/verbs.h"
+#include "runtime/print.h"
 
 namespace troupe {
 namespace {
@@ -41,7 +44,8 @@ void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
   add(verb, "--node-rank", flags.node_rank, "NUMBER", "rank of this host, from 0 (assigned)");
   add(verb, "--rdzv-endpoint", flags.rdzv_endpoint, "HOST[:PORT]",
       "rendezvous of the hosts, the same on all hosts (port 29400)");
-  add(verb, "--rdzv-id", flags.rdzv_id, "NAME", "name of the job, the same on all hosts (none)");
+  add(verb, "--rdzv-id", flags.rdzv_id, "NAME",
+      "name of the job, the same on all hosts (the word none)");
   add_ignored(verb, "--rdzv-backend", flags.rdzv_backend);
   add(verb, "--rdzv-conf", flags.rdzv_conf, "join_timeout=SECONDS",
       "time to wait for the other hosts (300)");
@@ -84,6 +88,8 @@ void add_launch_verb(CLI::App& app, ChosenVerb& chosen) {
   add_process_flags(*verb, *flags);
   verb->add_option("COMMAND", flags->command, "train, doctor or a program, with its arguments");
   verb->positionals_at_end();
+  verb->footer(fmt::format("Example: {} launch --nproc-per-node 4 -- train FILE -r parallel.data=4",
+                           program_name()));
   verb->callback([flags, &app, &chosen] {
     for (const CLI::App* other : app.get_subcommands([](const CLI::App*) { return true; }))
       if (other->get_name() != "launch") flags->verbs.push_back(other->get_name());

@@ -292,7 +292,7 @@ std::string remedy_for(const std::filesystem::path& file) {
   std::ranges::sort(names);
   const std::vector<std::string_view> candidates(names.begin(), names.end());
   return did_you_mean(file.filename().string(), candidates,
-                      "check the path; recipes/demo.yaml is an options file to begin with");
+                      "check the path; recipes/demo.yaml is an example");
 }
 
 }  // namespace

@@ -356,8 +356,9 @@ void add_train(OptionFields& fields, Options& o) {
                           .at_most = largest_count,
                           .synonyms = {"microbatches"},
                           .hints = {{"sync_batchnorm",
-                                     "batch norm averages over one micro-batch; with "
-                                     "train.micro_batches 1 that is the whole batch"},
+                                     "there is no synchronised batch norm: it averages over one "
+                                     "micro-batch. With parallel.data 1, train.micro_batches 1 "
+                                     "makes that the whole batch"},
                                     {"accumulate_grad_batches", accumulation_hint},
                                     {"gradient_accumulation_steps", accumulation_hint}}}));
   fields.push_back(
@@ -474,9 +475,9 @@ void add_loss_scale(OptionFields& fields, LossScaleOptions& scale) {
   const OnlyWith dynamic{.key = mode, .values = {"auto", "dynamic"}};
   fields.push_back(choice_field(
       std::string(mode), scale.mode, loss_scaling_names,
-      "loss scaling, so that small gradients do not vanish in f16; a step whose gradient is not "
-      "finite is skipped: dynamic adapts the scale, as PyTorch's GradScaler; static keeps "
-      "init_scale; auto: dynamic if products are f16, else none",
+      "loss scaling, so that small gradients do not vanish in f16: dynamic adapts the scale, as "
+      "PyTorch's GradScaler; static keeps init_scale; auto: dynamic with precision 16-mixed, else "
+      "none. A step whose gradient is not finite is skipped",
       {.synonyms = {"loss_scale", "loss_scaling", "loss_scaler", "dynamic_loss_scale",
                     "grad_scaler", "scaler"},
        .setting = "LossScaleOptions::mode"}));
@@ -509,8 +510,8 @@ void add_loss_scale(OptionFields& fields, LossScaleOptions& scale) {
                           .only_with = dynamic}));
   fields.push_back(
       field("loss_scale.hysteresis", scale.hysteresis,
-            "number of skipped steps since the scale last grew; from this number on, each skipped "
-            "step lowers the scale",
+            "the n-th skipped step since the scale last grew, and each one after it, lowers the "
+            "scale; 1: every skipped step",
             {.at_least = 1,
              .at_most = most_steps,
              .hints = {{"consecutive_hysteresis",
@@ -551,7 +552,8 @@ void add_parallel(OptionFields& fields, Options& o) {
       "a new run; set a list for a repeatable division",
       {.at_least = 1, .at_most = largest_count, .empty_word = "auto", .old_path = "parallel.cut"}));
   fields.push_back(field("parallel.actor_threads", o.run.threads,
-                         "threads that run actors; 0: one for each stage, at most one per core",
+                         "threads that run actors, in each process; 0: one for each stage of each "
+                         "replica in the process, as far as the cores suffice",
                          {.at_least = 0,
                           .at_most = largest_count,
                           .synonyms = {"threads"},
@@ -610,8 +612,8 @@ void add_writing(OptionFields& fields, Options& o) {
              .at_most = most_steps,
              .synonyms = {"interval", "every", "every_n_train_steps"}}));
   fields.push_back(field("checkpoint.every_minutes", o.checkpoint_every_minutes,
-                         "minutes after the last checkpoint when another is due, at the end of a "
-                         "step; 0: none",
+                         "write a checkpoint at the end of a step if the last one is this many "
+                         "minutes old; 0: never",
                          {.at_least = 0, .at_most = 1e6, .synonyms = {"train_time_interval"}}));
   fields.push_back(field("checkpoint.keep", as_signed(o.checkpoints_kept),
                          "newest checkpoints to keep; 0: all",

@@ -75,7 +75,7 @@ std::string GpuMeter::summary_line() const {
     parts.push_back(fmt::format("busy {:.0f} % of the time", *seen.utilisation_percent));
   if (seen.memory_mib) parts.push_back(fmt::format("at most {:.0f} MiB in use", *seen.memory_mib));
   if (seen.power_w) parts.push_back(fmt::format("{:.0f} W", *seen.power_w));
-  return parts.empty() ? "GPU: its driver tells nothing of its use"
+  return parts.empty() ? "GPU: the driver reports neither utilisation, memory nor power"
                        : fmt::format("GPU: {}", fmt::join(parts, ", "));
 }
 

@@ -3,9 +3,26 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <fstream>
+#include <string>
+
 #include "runtime/text.h"
 
 namespace troupe {
+
+namespace {
+
+/// What getrusage gives may be that of the program that started this one.
+std::int64_t peak_memory_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::int64_t kib = 0;
+    if (word == "VmHWM:" && status >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
 
 ProcessUsage process_usage() {
   rusage used{};
@@ -15,7 +32,7 @@ ProcessUsage process_usage() {
                                          1e-6 * static_cast<double>(time.tv_usec));
   };
   return {.processor_time = seconds(used.ru_utime) + seconds(used.ru_stime),
-          .peak_memory_bytes = std::int64_t{used.ru_maxrss} * 1024};
+          .peak_memory_bytes = peak_memory_bytes()};
 }
 
 std::string usage_line(const ProcessUsage& before, const ProcessUsage& after,

@@ -222,8 +222,8 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
       ->check(CLI::Range(1, most_processes))
       ->option_text("NUMBER");
   verb->add_option("--device", arguments->device,
-                   "GPU whose memory to bound, also on a host without it: h100, a100, …;\n"
-                   "cuda or cpu: that of this host (the option device)")
+                   "device to plan for: cpu, cuda (the GPU of this host), or a GPU\n"
+                   "that need not be here: h100, a100, … (the option device)")
       ->type_name("NAME");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return plan(*arguments, call.own); };

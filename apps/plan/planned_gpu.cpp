@@ -60,9 +60,9 @@ void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
        .products = wanted.products,
        .conv_tf32 = wanted.conv_tf32});
   const SlowNotice notice("computing the memory of the blocks on " + described.title);
-  const auto computed = measure_blocks(pipeline.model, pipeline.data.dataset.samples(),
-                                       pipeline.dtype, pipeline.stream, run, 2,
-                                       freezes_of(pipeline));
+  const auto computed =
+      measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
+                     pipeline.stream, run, 2, freezes_of(pipeline));
   // The functions above end here.
   pipeline.stream.device = planned_device({.title = described.title, .workspace_bytes = {}});
   for (std::size_t b = 0; b < computed.size(); ++b) {

@@ -76,14 +76,22 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
                     "it out",
                     rest, size));
   if (const std::int64_t few = size / parts;
-      few < fewest_samples_of_a_norm && (few == 1 || parts > 1) && has_batch_norms(pipeline))
+      few < fewest_samples_of_a_norm && (few == 1 || parts > 1) && has_batch_norms(pipeline)) {
+    const std::int64_t replicas = pipeline.replicas;
+    const std::string averages =
+        few == 1 ? "batch norm averages over a single sample"
+                 : fmt::format(
+                       "batch norm averages over {} samples (train.batch_size {} / "
+                       "train.micro_batches {})",
+                       few, size, parts);
     sentences.push_back(
-        few == 1 ? "batch norm averages over a single sample: lower train.micro_batches or raise "
-                   "train.batch_size"
-                 : fmt::format("batch norm averages over {} samples (train.batch_size {} / "
-                               "train.micro_batches {}), in PyTorch over all {}: "
-                               "train.micro_batches=1 does the same",
-                               few, size, parts, size));
+        parts > replicas
+            ? fmt::format("{}; with train.micro_batches={} over {}, as in PyTorch{}", averages,
+                          replicas, size / replicas, replicas > 1 ? "'s DDP" : "")
+            : fmt::format("{}, the share of a replica, as in DDP without SyncBatchNorm: raise "
+                          "train.batch_size",
+                          averages));
+  }
   if (pipeline.data.mix.any() && pipeline.batch_size < 2 * std::int64_t{pipeline.micro_batches})
     sentences.emplace_back(
         "a micro-batch of one sample has nothing to mix it with: lower train.micro_batches or "
@@ -97,7 +105,7 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     sentences.push_back(fmt::format("{}: the weights will not change",
                                     pipeline.rate.lr == 0
                                         ? "train.lr is 0"
-                                        : "train.freeze and train.groups hold all parameters"));
+                                        : "train.freeze and train.groups freeze all parameters"));
   std::ranges::move(frozen_groups(pipeline.optimizer, parameters), std::back_inserter(sentences));
   std::ranges::move(surplus_outputs(pipeline), std::back_inserter(sentences));
   if (const std::uint32_t steps = timeline_of(pipeline).steps;

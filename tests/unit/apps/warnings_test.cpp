@@ -78,8 +78,9 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
   EXPECT_THAT(reported({"train.lr=0"}), HasSubstr("train.lr is 0"));
   EXPECT_THAT(reported({"train.lr=0", "train.groups=[{parameters: ['*.bias'], lr: 0.1}]"}),
               Not(HasSubstr("train.lr is 0")));
-  EXPECT_THAT(reported({"train.freeze=['*']"}),
-              HasSubstr("train.freeze and train.groups hold all parameters: the weights will not"));
+  EXPECT_THAT(
+      reported({"train.freeze=['*']"}),
+      HasSubstr("train.freeze and train.groups freeze all parameters: the weights will not"));
   EXPECT_THAT(reported({"train.freeze=['*.weight']"}), Not(HasSubstr("will not change")));
   const auto frozen = [](const std::string& parameters) {
     return reported({"train.freeze=['layers.0.*']",
@@ -111,7 +112,11 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
                      fmt::format("train.micro_batches={}", parts)});
   };
   EXPECT_THAT(norms(8, 4), HasSubstr("batch norm averages over 2 samples (train.batch_size 8 / "
-                                     "train.micro_batches 4)"));
+                                     "train.micro_batches 4); with train.micro_batches=1 over 8, "
+                                     "as in PyTorch"));
+  EXPECT_THAT(reported({"model.name=mnist_cnn", "model.widths=[]", "parallel.data=4",
+                        "train.batch_size=8", "train.micro_batches=4"}),
+              HasSubstr("the share of a replica, as in DDP without SyncBatchNorm"));
   for (const auto& [batch, parts] : {std::pair(8, 1), std::pair(32, 4)})
     EXPECT_THAT(norms(batch, parts), Not(HasSubstr("batch norm"))) << batch;
 }
