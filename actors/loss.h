@@ -7,7 +7,7 @@
 namespace troupe {
 
 struct LossOptions {
-  Stream stream;  ///< what its own stream is like
+  Stream stream;  ///< threads and precision of the actor's own stream
   LossFunction function = {};
 };
 

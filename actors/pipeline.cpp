@@ -26,6 +26,7 @@ constexpr std::uint32_t ahead = 2;
 
 /// What all replicas of the graph share.
 struct Common {
+  std::size_t first_trained = 0;                                      ///< block of the model
   std::vector<std::vector<BucketBytes>> buckets;                      ///< by stage and bucket
   std::vector<std::vector<std::vector<ActorRef<Reducer>>>> reducers;  ///< and then by replica
   ActorRef<Monitor> monitor;
@@ -45,7 +46,7 @@ SamplerOptions sampler_options(const PipelineOptions& options) {
 }
 
 StageOptions stage_options(const PipelineOptions& options, std::size_t stage, std::uint32_t replica,
-                           const std::vector<BucketBytes>& buckets) {
+                           const Common& common) {
   NetworkProgramOptions program{
       .model = options.model,
       .samples = options.data.dataset.samples(),
@@ -57,7 +58,7 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
       .freezes = freezes_of(options)};
   if (stage == 0)
     program.pixels = pixels_for(transform_options(options), options.data.dataset.samples());
-  for (const BucketBytes& bucket : buckets) program.buckets.push_back(bucket.blocks);
+  for (const BucketBytes& bucket : common.buckets[stage]) program.buckets.push_back(bucket.blocks);
   ProgramFactory factory = network_program(std::move(program));
   if (options.around)
     factory.make = [around = options.around, stage, make = std::move(factory.make)](
@@ -72,8 +73,7 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
           .optimizer = options.optimizer,
           .loss_scale = loss_scale_options(options),
           .last = stage + 1 == options.partition.size(),
-          .trained_before = first_trained_block(model_of(options), freezes_of(options)) <
-                            blocks_of(options, stage).front().first,
+          .trained_before = common.first_trained < blocks_of(options, stage).front().first,
           .staleness = options.staleness,
           .micro_batches = [sampler = Sampler(sampler_options(options))](std::uint32_t step) {
             return static_cast<std::uint32_t>(
@@ -105,8 +105,8 @@ Column add_column(Graph& graph, const PipelineOptions& options, const Common& co
                 .loss = graph.add<Loss>(name("loss"), LossOptions{options.stream, options.loss}),
                 .stages = {}};
   for (std::size_t s = 0; s < options.partition.size(); ++s) {
-    column.stages.push_back(graph.add<Stage>(
-        name(fmt::format("stage/{}", s)), stage_options(options, s, replica, common.buckets[s])));
+    column.stages.push_back(graph.add<Stage>(name(fmt::format("stage/{}", s)),
+                                             stage_options(options, s, replica, common)));
     graph.place(column.stages.back(), process_of(options, s, replica));
   }
   graph.place(column.loader, process_of(options, 0, replica));
@@ -423,7 +423,7 @@ void check(const PipelineOptions& options) {
 Graph build_pipeline(const PipelineOptions& options) {
   check(options);
   Graph graph;
-  Common common;
+  Common common{.first_trained = first_trained_block(model_of(options), freezes_of(options))};
   for (std::size_t s = 0; s < options.partition.size(); ++s) {
     common.buckets.push_back(bucket_bytes(options, s));
     common.reducers.emplace_back();

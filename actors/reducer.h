@@ -14,7 +14,7 @@ namespace troupe {
 
 struct ReducerOptions {
   DType dtype = DType::f32;
-  Stream stream;  ///< what its own stream is like
+  Stream stream;  ///< threads and precision of the actor's own stream
   /// Replicas per reducer of the stage, in order; there is one reducer per process that has
   /// replicas.
   std::vector<std::uint32_t> shares = {1};

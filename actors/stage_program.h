@@ -45,11 +45,9 @@ class StageProgram {
   virtual std::size_t ranges() const { return 1; }
   virtual Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient,
                           std::size_t range) = 0;
-  // `grad` may be undefined if the input gradient is not wanted and no block of the range is
-  // trained.
-
   /// Runs the input half alone, before bucket 0 of the same micro-batch. `backward` then runs only
-  /// the weight half.
+  /// the weight half. In both, `grad` may be undefined if the input gradient is not wanted and no
+  /// block of the range is trained.
   virtual Tensor input_gradient(Saved& saved, const Tensor& grad) = 0;
   /// Called for bucket 0, 1, … of a micro-batch in this order, each time with the same gradient of
   /// its output; other calls may come between them. For a program with one bucket, it is called
@@ -90,7 +88,7 @@ struct ProgramFactory {
 
   /// The program gives all of its work to the stream, which outlives it.
   Make make;
-  Stream stream = {};                  ///< what the actor's own stream is like
+  Stream stream = {};                  ///< threads and precision of the actor's own stream
   std::uint32_t buckets = 1;           ///< gradient buckets of a backward pass
   std::optional<ModelPart> part = {};  ///< if known, the stages of a graph must fit together
 };

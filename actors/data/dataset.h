@@ -61,8 +61,8 @@ class SampleReader {
   /// All samples of a split, if they are in memory; the loader then calls `read` only for parts.
   /// May wait for the samples.
   virtual std::optional<StoredSamples> stored(Split) const { return std::nullopt; }
-  /// The memory of all samples and targets; files that are mapped count as memory, of others that
-  /// are read when they are needed only what is kept. The default is that of `stored`.
+  /// The memory of all samples and targets. Mapped files count in full; of files that are read on
+  /// demand, only the cached part counts. The default is that of `stored`.
   virtual std::size_t bytes_in_memory() const;
   /// The most memory that each thread in `read` takes besides the sample.
   virtual std::size_t bytes_per_thread() const { return 0; }

@@ -68,12 +68,20 @@ void check(cudaError_t status, const char* operation, std::source_location where
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
     case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorInvalidPtx:
+    case cudaErrorInvalidKernelImage:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorJitCompilationDisabled:
       throw without_kernels_for(what);
     case cudaErrorDevicesUnavailable:
     case cudaErrorSystemNotReady:
     case cudaErrorInitializationError:
     case cudaErrorCompatNotSupportedOnDevice:
     case cudaErrorMpsConnectionFailed:
+    case cudaErrorMpsServerNotReady:
+    case cudaErrorMpsMaxClientsReached:
+    case cudaErrorMpsMaxConnectionsReached:
+    case cudaErrorDeviceNotLicensed:
     case cudaErrorStubLibrary:
       throw unusable(what,
                      "see whether another process has the GPU for itself, ask the centre, or "

@@ -14,11 +14,8 @@ struct LayerWeights {
   std::uint64_t version = 0;
   std::map<std::pair<Layout, DType>, Tensor> copies = {};  ///< of the weight, in other forms
 
-  /// Whether they are other ones than before.
-  bool use(const Tensor& new_weight, const Tensor& new_bias, std::uint64_t new_version) {
-    if (weight.defined() && version == new_version) return false;
-    *this = {new_weight, new_bias, new_version};
-    return true;
+  void use(const Tensor& new_weight, const Tensor& new_bias, std::uint64_t new_version) {
+    if (!weight.defined() || version != new_version) *this = {new_weight, new_bias, new_version};
   }
   /// The weight in a layout and type; a copy is made once for each version.
   const Tensor& weight_in(const Stream& stream, Layout layout, DType dtype) {

@@ -23,7 +23,7 @@ enum class ConvolutionStart : std::uint8_t {
               ///< rectifiers", ICCV 2015, with the fan-out, as torchvision's ResNets
 };
 
-/// Keeps weight [out, in / groups, kernel_h, kernel_w] and bias [out], from U(-b, b) with
+/// Parameters: weight [out, in / groups, kernel_h, kernel_w] and bias [out], from U(-b, b) with
 /// b = 1 / sqrt(in / groups * kernel_h * kernel_w) or as `start` says.
 class Conv2d final : public Module {
  public:
@@ -40,7 +40,7 @@ class Conv2d final : public Module {
   std::unique_ptr<LayerKernel> kernel_;  // made by the first pass, which knows the backend
 };
 
-/// Keeps weight [out, in] and bias [out], from U(-b, b) with b = 1 / sqrt(in).
+/// Parameters: weight [out, in] and bias [out], from U(-b, b) with b = 1 / sqrt(in).
 class Linear final : public Module {
  public:
   Linear(std::string path, LinearOptions options);
@@ -64,7 +64,7 @@ struct BatchNormOptions {
   bool residual_first = false;  ///< a residual is added before the ReLU, not last
 };
 
-/// Keeps weight (ones) and bias (zeros) [features], running_mean, running_var and
+/// Parameters: weight (ones) and bias (zeros) [features]. Buffers: running_mean, running_var and
 /// num_batches_tracked.
 class BatchNorm2d final : public Module {
  public:

@@ -21,7 +21,8 @@ class Module {
   /// Dotted path from the model's root, the prefix of its parameters' names ("block1.layer1").
   const std::string& path() const { return path_; }
 
-  /// Adds the parameters and buffers of this module to `spec`. Called once.
+  /// Adds the parameters and buffers of this module to `spec`. What it stores of the places there
+  /// is replaced by a later call: a model is also asked for its parameters before it runs.
   virtual void declare(StateSpec& spec);
   /// Records its operations on the tape.
   virtual Value forward(Tape& tape, Value x) = 0;

@@ -75,8 +75,9 @@ class Network {
   /// another network.
   void use(StatePtr state);
   const StatePtr& state() const { return views_->state; }
-  /// Freezes the parameters for which it is true, beside those that the model freezes: their
-  /// gradients are not computed, and are zero.
+  /// Freezes the parameters for which it is true, beside those that the model freezes: no update
+  /// changes them. The gradients of a layer are computed if any of its parameters is trained, and
+  /// are zero otherwise.
   void freeze(const Freezes& freezes);
   /// From now on an x of u8 for the first range, images row-major, stands for numbers: byte b of
   /// channel c for values[c, b] (KernelTable::look_up). `values` is in the CPU's memory and of the

@@ -14,8 +14,8 @@ namespace troupe {
 /// and allocate it again while earlier kernels still use it. If the next kernel is on the same
 /// stream, the order of the stream makes this safe. If it is on another stream, that stream first
 /// waits for the earlier kernels, on the device. A freed block is available at once, and an
-/// allocation need not name a stream. To free a block gives the device nothing to do. A stream
-/// lives as long as a block whose last uses are its own. For devices with streams only
+/// allocation need not name a stream. Freeing a block issues no work to the device. A block keeps
+/// the streams of its last uses alive. For devices with streams only
 /// (Backend::block_uses). Thread-safe.
 class BlockUses {
  public:

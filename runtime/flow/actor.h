@@ -112,8 +112,8 @@ using Post = std::function<void(Actor&)>;
 ///
 /// An actor with a stream (`stream()`) returns before the work that it gave to a device is done.
 /// Its messages leave at once, with a fence, to actors that have streams themselves, and its votes
-/// if the stream is an UnrecoverableStream. All else leaves in order when the device has come that
-/// far. If the work fails, the actor fails as if `act()` had thrown. No handler of such an actor
+/// if the stream is an UnrecoverableStream. All other effects leave in order when the fence has
+/// passed. If the work fails, the actor fails as if `act()` had thrown. No handler of such an actor
 /// reads results of the device: it sends them to an actor without a stream.
 class Actor {
  public:

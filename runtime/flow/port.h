@@ -121,7 +121,8 @@ class Input : public InputPort {
     Packet packet = take_packet();
     return {packet.header, std::static_pointer_cast<const T>(std::move(packet.payload))};
   }
-  /// Returns the slot to the sender. The receiver must not use the message afterwards.
+  /// Returns the slot to the sender. Tensors of the message that the receiver keeps from then on
+  /// are in addition to the memory that the edge bounds.
   void release(const Held<T>& held) { release_packet(held.header); }
 };
 

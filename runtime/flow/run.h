@@ -44,7 +44,8 @@ struct RunOptions {
   RestartBudget restarts;
   std::vector<FaultOptions> faults;
   bool trace = false;
-  std::stop_token stop;  ///< ends the run at the next commit with a snapshot; at once if none comes
+  /// Ends the run at the next commit, with a snapshot; at once if the run has no steps.
+  std::stop_token stop;
   std::function<void(const std::any&)> on_event;         ///< Actor::emit; called on actor threads
   std::function<void(const FailureReport&)> on_failure;  ///< called on an actor thread
   Scheduling scheduling = Scheduling::threads;

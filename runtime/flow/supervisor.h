@@ -45,7 +45,8 @@ class Supervisor {
   std::vector<std::size_t> actor_failed(std::size_t actor, const std::string& cause,
                                         Clock::time_point now);
   void finished(std::size_t actor);
-  /// Stops the run at the next commit. Returns true if none follows, so that the caller ends it.
+  /// Stops the run at the next commit. After the last one, the run ends by itself, with its
+  /// evaluation and checkpoint. Returns true if the run has no steps, so that the caller ends it.
   bool request_stop();
   /// See Actor::accept_snapshots.
   void accept_snapshots(std::size_t actor, bool yes) { busy_.at(actor) = !yes; }

@@ -17,14 +17,13 @@ class TimeAccount {
 
   explicit TimeAccount(TimePoint start = {}) : since_(start) {}
 
-  /// All time before that is accounted for.
-  TimePoint since() const { return since_; }
+  /// All time before `now` is then accounted for.
   void compute_until(TimePoint now);
   void wait_until(TimePoint now, Waiting why);
   /// The device computed in a span that begins after the ends of those before, and ended before
-  /// since().
+  /// the newest `now`.
   void add(const DeviceSpan& span);
-  /// No span begins before since() any more.
+  /// No span begins before the newest `now` any more.
   void settle();
   /// Without open waits.
   const TimeSplit& split() const { return split_; }
