@@ -11,44 +11,57 @@ namespace {
 using Json = nlohmann::json;
 constexpr int deepest = 32;
 
-/// Sees every event of the parser and refuses what a plain parse would let pass.
-class Guard {
+/// Refuses what a plain parse would let pass: deep nesting and repeated keys. Reads the text once
+/// more, because a parse with a callback takes quadratic time in the members of an object.
+class Guard final : public nlohmann::json_sax<Json> {
  public:
   explicit Guard(const std::string& origin) : origin_(origin) {}
 
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-        check_depth(depth);
-        keys_.emplace_back();
-        break;
-      case Json::parse_event_t::array_start:
-        check_depth(depth);
-        break;
-      case Json::parse_event_t::key:
-        if (!keys_.back().insert(parsed.get<std::string>()).second)
-          throw Error(
-              ErrorCode::bad_file,
-              fmt::format("{}: the key '{}' appears twice", origin_, parsed.get<std::string>()),
-              "the file is damaged or was written by a faulty program");
-        break;
-      case Json::parse_event_t::object_end:
-        keys_.pop_back();
-        break;
-      default:
-        break;
-    }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override {
+    enter();
+    keys_.emplace_back();
     return true;
+  }
+  bool key(string_t& name) override {
+    if (!keys_.back().insert(name).second)
+      throw Error(ErrorCode::bad_file, fmt::format("{}: the key '{}' appears twice", origin_, name),
+                  "the file is damaged or was written by a faulty program");
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    keys_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    enter();
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  /// The parse after this one throws it.
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+    return false;
   }
 
  private:
-  void check_depth(int depth) const {
-    if (depth > deepest)
+  void enter() {
+    if (depth_++ > deepest)
       throw Error(ErrorCode::bad_file,
                   fmt::format("{}: nested deeper than {} levels", origin_, deepest),
                   "the file is damaged or of another kind");
   }
   const std::string& origin_;
+  int depth_ = 0;
   std::vector<std::set<std::string>> keys_;
 };
 
@@ -64,11 +77,9 @@ std::optional<std::uint64_t> parse_hash(const Json& value) {
 
 Json parse_json(std::string_view text, const std::string& origin) {
   Guard guard(origin);
-  const auto callback = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    return guard(depth, event, parsed);
-  };
   try {
-    return Json::parse(text, callback);
+    Json::sax_parse(text, &guard);
+    return Json::parse(text);
   } catch (const Json::exception& error) {
     throw Error(ErrorCode::bad_file, fmt::format("{}: not valid JSON ({})", origin, error.what()),
                 "the file is damaged or of another kind");
