@@ -24,15 +24,18 @@ void copy_rows(const MicroBatchSamples& wanted, const Tensor& from, Tensor& to) 
 }
 
 /// Throws if a training sample has nan or an infinite number: no learning rate would help.
-void check_finite(const Dataset& dataset, const MicroBatchSamples& wanted, const Tensor& samples) {
+void check_finite(const Dataset& dataset, const MicroBatchSamples& wanted, const Tensor& samples,
+                  bool is_transformed) {
   const auto found = first_not_finite(samples);
   if (!found) return;
   const std::int64_t size = dataset.samples().shape.element_count();
   throw Error(ErrorCode::bad_file,
-              fmt::format("training sample {} of {} (from 0) has {} at number {} of {}",
+              fmt::format("training sample {} of {} (from 0) has {} at number {} of {}{}",
                           wanted.samples[static_cast<std::size_t>(*found / size)], dataset.name(),
-                          not_finite_text(samples, *found), *found % size + 1, size),
-              "remove the sample, or give it a number");
+                          not_finite_text(samples, *found), *found % size + 1, size,
+                          is_transformed ? " behind `TransformOptions::own`" : ""),
+              is_transformed ? "let the transform write a number"
+                             : "remove the sample, or give it a number");
 }
 
 /// The rows of a tensor, each moved on by one; the last becomes the first.
@@ -183,7 +186,8 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
   if (read_as != dtype_) batch.samples = cast(batch.samples, dtype_);
   if (own_) apply_own(wanted, batch);
   const bool has_numbers = !transform_ || own_;  // bytes become finite numbers
-  if (has_numbers && split_ == Split::train) check_finite(dataset_, wanted, batch.samples);
+  if (has_numbers && split_ == Split::train)
+    check_finite(dataset_, wanted, batch.samples, static_cast<bool>(own_));
   if (mix_.any()) {
     batch.share = mix(mix_, seed_, wanted.header.key, batch.samples);
     batch.partners = rolled(batch.targets);

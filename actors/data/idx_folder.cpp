@@ -99,8 +99,9 @@ IdxFile open_idx(const fs::path& path, int least_axes, int most_axes) {
 }
 
 IdxFile open_images(const Folder& folder, const char* part) {
-  const auto with_channels = folder.find(part, "images", 4);
-  return open_idx(with_channels ? *with_channels : folder.file(part, "images", 3), 3, 4);
+  const auto plain = folder.find(part, "images", 3), with_channels = folder.find(part, "images", 4);
+  const bool has_channels = !plain && with_channels;
+  return open_idx(has_channels ? *with_channels : folder.file(part, "images", 3), 3, 4);
 }
 IdxFile open_labels(const Folder& folder, const char* part) {
   return open_idx(folder.file(part, "labels", 1), 1, 1);

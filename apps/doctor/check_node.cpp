@@ -150,7 +150,9 @@ Findings check_precision(const Machine& machine, const Demands& demands) {
   const auto has = [&](const char* feature) {
     return std::ranges::count(machine.features, feature) > 0;
   };
-  if (demands.device != DeviceChoice::cpu && machine.has_usable_gpu()) return {};
+  // Where a GPU is demanded, check_gpus tells if there is none.
+  const bool may_use_gpu = demands.device != DeviceChoice::cpu;
+  if (demands.device == DeviceChoice::cuda || (may_use_gpu && machine.has_usable_gpu())) return {};
   Findings findings;
   if (demands.products == DType::f16)
     findings.push_back({Severity::error, "precision",

@@ -55,8 +55,7 @@ void add_slow(const std::vector<const PairSpeed*>& alike, const std::vector<std:
                        place(from, names), place(to, names), number(text_of(times[i])), unit,
                        alike[i]->transport, number(text_of(usual)), unit),
            "measure again; if it stays slow, look for other programs there, or set "
-           "parallel.interface "
-           "to another network"});
+           "parallel.interface to another network"});
     }
   };
   const auto microseconds = [](double seconds) { return seconds * 1e6; };

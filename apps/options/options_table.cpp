@@ -442,7 +442,8 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field(
       "train.stop_on_nan", p.stop_on_nan,
       "fail at the first training loss that is not finite, and where a gradient is not finite with "
-      "loss_scale.min_scale; the step is not committed"));
+      "loss_scale.min_scale, or in 50 steps in a row with a static scale; the step is not "
+      "committed"));
   fields.push_back(field("train.target_accuracy", p.stopping.target_accuracy,
                          "test accuracy at which the run ends, such as 0.95; 0: none",
                          {.at_least = 0, .at_most = 1}));

@@ -12,14 +12,15 @@ namespace troupe {
 
 namespace {
 
-/// What getrusage gives may be that of the program that started this one.
-std::int64_t peak_memory_bytes() {
+/// What getrusage gives may be that of the program that started this one, but the kernel may not
+/// tell the other.
+std::int64_t peak_memory_bytes(const rusage& used) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
     std::int64_t kib = 0;
     if (word == "VmHWM:" && status >> kib) return kib * 1024;
   }
-  return 0;
+  return std::int64_t{used.ru_maxrss} * 1024;
 }
 
 }  // namespace
@@ -32,7 +33,7 @@ ProcessUsage process_usage() {
                                          1e-6 * static_cast<double>(time.tv_usec));
   };
   return {.processor_time = seconds(used.ru_utime) + seconds(used.ru_stime),
-          .peak_memory_bytes = peak_memory_bytes()};
+          .peak_memory_bytes = peak_memory_bytes(used)};
 }
 
 std::string usage_line(const ProcessUsage& before, const ProcessUsage& after,

@@ -108,6 +108,7 @@ std::vector<std::string> changing_tensors(const PipelineOptions& pipeline) {
   std::vector<std::string> names;
   for (const ParameterSpec& parameter : spec.parameters())
     if (!parameter.frozen && !freezes(parameter.name)) names.push_back(parameter.name);
+  for (const AliasSpec& alias : spec.aliases()) names.push_back(alias.name);
   for (const BufferSpec& buffer : spec.buffers()) names.push_back(buffer.name);
   return names;
 }
@@ -119,7 +120,7 @@ TensorSource finite(TensorSource source, const std::string& origin,
                  read = std::move(source.read)](const std::string& name) {
     Tensor tensor = read(name);
     const bool changes = std::ranges::any_of(changing, [&](const std::string& known) {
-      return name.ends_with(known);  // the file may have a prefix, such as "module."
+      return name == known || name.ends_with("." + known);  // behind a prefix, such as "module."
     });
     if (!changes) return tensor;
     if (const auto found = first_not_finite(tensor))

@@ -88,9 +88,9 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
         parts > replicas
             ? fmt::format("{}; with train.micro_batches={} over {}, as in PyTorch{}", averages,
                           replicas, size / replicas, replicas > 1 ? "'s DDP" : "")
-            : fmt::format("{}, the share of a replica, as in DDP without SyncBatchNorm: raise "
-                          "train.batch_size",
-                          averages));
+            : fmt::format(
+                  "{}{}: raise train.batch_size", averages,
+                  replicas > 1 ? ", the share of a replica, as in DDP without SyncBatchNorm" : ""));
   }
   if (pipeline.data.mix.any() && pipeline.batch_size < 2 * std::int64_t{pipeline.micro_batches})
     sentences.emplace_back(

@@ -149,8 +149,8 @@ std::vector<fe::NumericalNote_t> unwanted_notes(const ConvolutionWork& work) {
   return {NONDETERMINISTIC, DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION, WINOGRAD, FFT};
 }
 
-/// The mode whose first plans are faster on an H100 (docs/gpu.md). In f32, those of mode A for
-/// weight gradients of few channels take up to ten times as long as those of mode B.
+/// The mode whose first plans are faster on an H100 (bench/notes/gpu.md). In f32, those of mode A
+/// for weight gradients of few channels take up to ten times as long as those of mode B.
 fe::HeurMode_t heuristic_for(const ConvolutionWork& work) {
   if (work.dtype != DType::f32) return fe::HeurMode_t::A;
   const bool of_weight = work.pass == ConvolutionPass::weight_gradient;

@@ -114,7 +114,9 @@ Checkpoint open_complete_checkpoint(const std::filesystem::path& folder) {
   } catch (const Error& error) {
     if (error.code() != ErrorCode::io) throw;
     std::string remedy = "there is no complete checkpoint in the same folder";
-    for (const CheckpointInfo& other : list_checkpoints(folder.parent_path()))
+    auto whole = std::filesystem::absolute(folder).lexically_normal();
+    if (!whole.has_filename()) whole = whole.parent_path();  // it ended in a slash
+    for (const CheckpointInfo& other : list_checkpoints(whole.parent_path()))
       if (other.complete)
         remedy = fmt::format("the newest complete checkpoint in the same folder is {}",
                              other.folder.string());

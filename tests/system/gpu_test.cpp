@@ -281,8 +281,8 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
   EXPECT_THAT(ran.error,
               AllOf(testing::ContainsRegex(
                         "(stage/[01]|loss|reducer/[01]): out of memory on cuda:0: "
-                        "[0-9]+ bytes requested, [0-9]+ in use, [0-9]+ of [0-9]+ free; the "
-                        "run's bound is [0-9]+ MiB on cpu, and [0-9]+ MiB on cuda:0"),
+                        "[0-9]+ bytes requested, [0-9]+ in use, [0-9]+ of [0-9]+ free; the bound "
+                        "of a process is [0-9]+ MiB on cpu, and [0-9]+ MiB on cuda:0"),
                     HasSubstr("try: lower train.batch_size, raise train.micro_batches"),
                     HasSubstr("troupe plan options.yaml tells what takes how much")));
 }

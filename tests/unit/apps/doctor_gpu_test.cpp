@@ -213,6 +213,8 @@ TEST(DoctorGpu, FlagsPrecisionsOfGpusWhereTheCpuComputes) {
   demands.products = DType::f16;
   EXPECT_THAT(of_precision(with_gpu(), demands), IsEmpty());
   EXPECT_THAT(of_precision(Machine{}, demands), HasSubstr("error precision is 16-mixed"));
+  demands.device = DeviceChoice::cuda;
+  EXPECT_THAT(of_precision(Machine{}, demands), IsEmpty()) << "that there is no GPU is told";
   demands = on_cpu;
   demands.tf32 = true;
   EXPECT_THAT(of_precision(with_gpu(), demands), HasSubstr("matmul_precision is tf32"));

@@ -250,7 +250,7 @@ TEST_F(Verbs, NameWhatACheckpointLacks) {
                                                {"eval"},
                                                {"export", "-o", (root_ / "w.pt").string()}}) {
     std::vector<std::string> words = verb;
-    words.push_back(checkpoint_.string());
+    words.push_back(checkpoint_.string() + "/");
     EXPECT_THAT(run_troupe(words).error,
                 HasSubstr("the newest complete checkpoint in the same folder is " + other.string()))
         << verb[0];

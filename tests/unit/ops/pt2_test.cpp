@@ -73,6 +73,16 @@ TEST(Pt2, ListsOperatorsThatAreLackingWithModuleAndLine) {
   }
 }
 
+TEST(Pt2, SaysThatNoGradStopsTheGradient) {
+  Archive file("vgg");
+  file.change_nodes([](json& nodes) {
+    node(nodes, "relu")["target"] = "torch.ops.higher_order.wrap_with_set_grad_enabled";
+  });
+  const Graph graph = file.read();
+  ASSERT_EQ(graph.lacking.size(), 1u);
+  EXPECT_EQ(graph.lacking[0].reason, "torch.no_grad() stops the gradient");
+}
+
 TEST(Pt2, ListsTheParametersOfOperatorsThatAreLacking) {
   Archive file("tokens");
   file.change_nodes([](json& nodes) {

@@ -1,8 +1,9 @@
 #include "actors/data/batch_maker.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "actors/data/datasets.h"
@@ -73,6 +74,22 @@ TEST(BatchMaker, AppliesATransformOfOnesOwnByEpochAndSample) {
   const BatchMaker plain_test(small_dataset(), Split::test, {.mean = {0.5}});
   EXPECT_TRUE(
       same_bytes(test.make({.samples = {1}}).samples, plain_test.make({.samples = {1}}).samples));
+}
+
+TEST(BatchMaker, NamesATransformOfOnesOwnThatMakesNan) {
+  const auto spoil = [](Tensor sample, const RandomKey&) {
+    sample.elements<float>()[4] = std::nanf("");
+  };
+  const BatchMaker make(small_dataset(), Split::train, {.own = spoil});
+  try {
+    (void)make.make({.samples = {3, 7}});
+    FAIL() << "nan was accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(),
+                testing::AllOf(testing::HasSubstr("training sample 3 of "),
+                               testing::HasSubstr("has nan at number 5 of "),
+                               testing::HasSubstr("behind `TransformOptions::own`")));
+  }
 }
 
 CachingAllocator& host_memory(std::int16_t) {
