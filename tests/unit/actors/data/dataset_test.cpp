@@ -116,6 +116,7 @@ TEST_F(IdxFiles, OpensPlainFiles) {
 }
 
 TEST_F(IdxFiles, MayHoldImagesOfSeveralChannelsAndAnyNumberOfClasses) {
+  fs::remove(folder_ / "train-images-idx3-ubyte");
   write("train-images-idx4-ubyte", idx({10, 2, 3, 2}, counted(120)));
   write("t10k-images-idx3-ubyte", idx({3, 2, 3, 2}, counted(36)));
   write("train-labels-idx1-ubyte", idx({10}, counted(10)));
