@@ -33,7 +33,7 @@ void check_finite(const Dataset& dataset, const MicroBatchSamples& wanted, const
               fmt::format("training sample {} of {} (from 0) has {} at number {} of {}{}",
                           wanted.samples[static_cast<std::size_t>(*found / size)], dataset.name(),
                           not_finite_text(samples, *found), *found % size + 1, size,
-                          is_transformed ? " behind `TransformOptions::own`" : ""),
+                          is_transformed ? ", behind the program's own transform" : ""),
               is_transformed ? "let the transform write a number"
                              : "remove the sample, or give it a number");
 }
