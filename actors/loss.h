@@ -7,7 +7,7 @@
 namespace troupe {
 
 struct LossOptions {
-  Stream stream;  ///< threads and precision of the actor's own stream
+  Stream stream;  ///< device, precision and threads of the actor's stream
   LossFunction function = {};
 };
 

@@ -131,7 +131,7 @@ void Monitor::vote_if_whole() {
   const Scores::Sum* const step = whole(committed_);
   if (!step) return;
   refuse_what_is_not_finite(total(step->parts).loss_sum);
-  refuse_hopeless_scale();
+  end_if_scale_cannot_recover();
   voted_ = committed_;
   vote(committed_, nullptr);
 }
@@ -158,10 +158,10 @@ void Monitor::refuse_what_is_not_finite(double loss) const {
 
 // Gradients that are not finite are usual while a scale adapts, until it is the smallest, and may
 // come now and then with a fixed one.
-void Monitor::refuse_hopeless_scale() const {
+void Monitor::end_if_scale_cannot_recover() const {
   if (!options_.loss_scale || !options_.stop_on_nan) return;
   const auto& [norm, scale] = scores_.norms.at(committed_);
-  if (std::isfinite(norm) || !is_hopeless(*options_.loss_scale, scale)) return;
+  if (std::isfinite(norm) || !cannot_recover(*options_.loss_scale, scale)) return;
   if (options_.loss_scale->mode == LossScaling::fixed)
     throw Error(ErrorCode::diverged,
                 fmt::format("the gradients of {} steps up to step {} are not finite with the "

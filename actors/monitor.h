@@ -113,7 +113,7 @@ class Monitor final : public Actor {
   void vote_if_whole();
   bool stops_early() const;
   void refuse_what_is_not_finite(double loss) const;
-  void refuse_hopeless_scale() const;
+  void end_if_scale_cannot_recover() const;
   void report_whole_steps();
   void report_evaluation();
   bool awaits_evaluation() const;

@@ -14,7 +14,7 @@ namespace troupe {
 
 struct ReducerOptions {
   DType dtype = DType::f32;
-  Stream stream;  ///< threads and precision of the actor's own stream
+  Stream stream;  ///< device, precision and threads of the actor's stream
   /// Replicas per reducer of the stage, in order; there is one reducer per process that has
   /// replicas.
   std::vector<std::uint32_t> shares = {1};

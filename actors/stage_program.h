@@ -88,7 +88,7 @@ struct ProgramFactory {
 
   /// The program gives all of its work to the stream, which outlives it.
   Make make;
-  Stream stream = {};                  ///< threads and precision of the actor's own stream
+  Stream stream = {};                  ///< device, precision and threads of the actor's stream
   std::uint32_t buckets = 1;           ///< gradient buckets of a backward pass
   std::optional<ModelPart> part = {};  ///< if known, the stages of a graph must fit together
 };

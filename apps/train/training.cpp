@@ -104,11 +104,15 @@ StateSpec whole_spec(const PipelineOptions& pipeline) {
 /// mask, may have numbers that are not finite.
 std::vector<std::string> changing_tensors(const PipelineOptions& pipeline) {
   const StateSpec spec = whole_spec(pipeline);
-  const Freezes freezes = freezes_of(pipeline);
+  const auto is_frozen = [freezes = freezes_of(pipeline)](const ParameterSpec& parameter) {
+    return parameter.frozen || freezes(parameter.name);
+  };
   std::vector<std::string> names;
   for (const ParameterSpec& parameter : spec.parameters())
-    if (!parameter.frozen && !freezes(parameter.name)) names.push_back(parameter.name);
-  for (const AliasSpec& alias : spec.aliases()) names.push_back(alias.name);
+    if (!is_frozen(parameter)) names.push_back(parameter.name);
+  for (const AliasSpec& alias : spec.aliases())
+    if (!is_frozen(spec.parameters()[static_cast<std::size_t>(alias.of.value)]))
+      names.push_back(alias.name);
   for (const BufferSpec& buffer : spec.buffers()) names.push_back(buffer.name);
   return names;
 }

@@ -81,7 +81,7 @@ LossScale next_loss_scale(const LossScaleOptions& options, const LossScale& now,
   return {.scale = grown <= largest ? grown : now.scale};
 }
 
-bool is_hopeless(const LossScaleOptions& options, const LossScale& now) {
+bool cannot_recover(const LossScaleOptions& options, const LossScale& now) {
   if (options.mode == LossScaling::fixed) return now.overflows + 1 >= most_overflows_in_a_row;
   return now.scale <= options.min_scale && now.overflows + 1 >= options.hysteresis;
 }

@@ -76,6 +76,6 @@ inline constexpr std::int64_t most_overflows_in_a_row = 50;
 
 /// Whether another overflow is one too many: a dynamic scale is the smallest already, or a fixed
 /// one has had most_overflows_in_a_row with it.
-bool is_hopeless(const LossScaleOptions& options, const LossScale& now);
+bool cannot_recover(const LossScaleOptions& options, const LossScale& now);
 
 }  // namespace troupe

@@ -62,17 +62,17 @@ TEST(LossScale, StaysWithinItsLimits) {
   EXPECT_THAT(scales(options, "fff"), ElementsAre(0x1p125, 0x1p126, 0x1p126, 0x1p126));
 }
 
-TEST(LossScale, IsHopelessWhereNoOverflowLowersIt) {
+TEST(LossScale, CannotRecoverWhereNoOverflowLowersIt) {
   LossScaleOptions options = dynamic(4);
   options.min_scale = 2;
-  EXPECT_FALSE(is_hopeless(options, {.scale = 4}));
-  EXPECT_TRUE(is_hopeless(options, {.scale = 2}));
+  EXPECT_FALSE(cannot_recover(options, {.scale = 4}));
+  EXPECT_TRUE(cannot_recover(options, {.scale = 2}));
   options.hysteresis = 2;
-  EXPECT_FALSE(is_hopeless(options, {.scale = 2}));
-  EXPECT_TRUE(is_hopeless(options, {.scale = 2, .overflows = 1}));
+  EXPECT_FALSE(cannot_recover(options, {.scale = 2}));
+  EXPECT_TRUE(cannot_recover(options, {.scale = 2, .overflows = 1}));
   options.mode = LossScaling::fixed;
-  EXPECT_FALSE(is_hopeless(options, {.scale = 2, .overflows = 9}));
-  EXPECT_TRUE(is_hopeless(options, {.scale = 2, .overflows = most_overflows_in_a_row - 1}));
+  EXPECT_FALSE(cannot_recover(options, {.scale = 2, .overflows = 9}));
+  EXPECT_TRUE(cannot_recover(options, {.scale = 2, .overflows = most_overflows_in_a_row - 1}));
 }
 
 TEST(LossScale, StaysIfItIsFixed) {
@@ -88,7 +88,7 @@ TEST(LossScale, CountsTheOverflowsInARowOfAFixedScale) {
   LossScale now = loss_scale_after(options, std::nullopt);
   for (const bool finite : {false, true, false, false}) now = next_loss_scale(options, now, finite);
   EXPECT_EQ(now, (LossScale{.scale = 128, .overflows = 2}));
-  EXPECT_EQ(loss_scale_after(options, now), now) << "a resumed run goes on counting";
+  EXPECT_EQ(loss_scale_after(options, now), now) << "a resumed run continues the count";
   options.init_scale = 64;
   EXPECT_EQ(loss_scale_after(options, now), (LossScale{.scale = 64})) << "with another, from 0";
 }
