@@ -86,6 +86,17 @@ std::string of_the_launcher(const CLI::App& used, std::string_view flag) {
                      name);
 }
 
+/// "train.lr=0.1" of -r train.lr 0.1, whose last word is unknown; empty if there is none such.
+std::string split_assignment(const std::vector<std::string>& words,
+                             const std::vector<std::string>& unknown) {
+  for (std::size_t i = 2; i < words.size(); ++i)
+    if ((words[i - 2] == "-r" || words[i - 2] == "--override") &&
+        words[i - 1].find('=') == std::string::npos &&
+        std::ranges::find(unknown, words[i]) != unknown.end())
+      return shell_word(fmt::format("{}={}", words[i - 1], words[i]));
+  return {};
+}
+
 /// A flag that the verb does not have.
 Error unknown_flag(const CLI::App& used, const std::string& name, const std::string& word,
                    const Definitions& own) {
@@ -124,6 +135,10 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
       takes_overrides(used) && !assignments.empty())
     return {ErrorCode::usage, fmt::format("{}: each KEY=VALUE needs its own -r", name),
             assignments};
+  if (const std::string assignment = split_assignment(words, unknown);
+      takes_overrides(used) && !assignment.empty())
+    return {ErrorCode::usage, fmt::format("{}: -r needs KEY=VALUE in one word", name),
+            "write -r " + assignment};
   if (takes_overrides(used) && !words.empty() &&
       (words.back() == "-r" || words.back() == "--override"))
     return {ErrorCode::usage, fmt::format("{}: {} needs KEY=VALUE", name, words.back()),

@@ -320,10 +320,14 @@ Options parse_recorded_options(std::string_view text, const std::string& source,
 }
 
 Options parse_past_options(std::string_view text, const std::string& source, const Options& now) {
+  OptionTree document = parse_yaml(text, source);
   std::vector<std::string> overrides{"model.weights="};
-  if (const std::string file = model_file(now); !file.empty())
+  const OptionTree* model = document.find("model");
+  const OptionTree* recorded = model == nullptr ? nullptr : model->find("file");
+  const bool is_of_file = recorded != nullptr && !recorded->scalar.empty();
+  if (const std::string file = model_file(now); is_of_file && !file.empty())
     overrides.push_back(fmt::format("model.file={}", file));
-  return resolve(parse_yaml(text, source), overrides, now.own, nullptr, Written::in_the_past);
+  return resolve(std::move(document), overrides, now.own, nullptr, Written::in_the_past);
 }
 
 }  // namespace troupe

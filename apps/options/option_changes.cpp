@@ -28,6 +28,12 @@ bool is_path(std::string_view key) {
   return key == "model.weights" || key == "model.file" || key == "data.path";
 }
 
+/// Whether the option has an effect with this model.
+bool is_of_model(const OptionField& field, const std::string& model) {
+  const auto& [key, values] = field.only_with;
+  return key != "model.name" || std::ranges::find(values, model) != values.end();
+}
+
 /// A word that a shell takes whole.
 std::string assignment(std::string_view key, std::string_view value) {
   const std::string text = fmt::format("{}={}", key, value);
@@ -131,18 +137,23 @@ Error of_another_model(const Error& error, const std::filesystem::path& path,
                        const std::string& before, const Options& now) {
   if (error.code() != ErrorCode::other_model) return error;
   std::string differ, remedy;
-  if (const auto old_options = options_of(before, now))
+  if (auto old_options = options_of(before, now)) {
+    const OptionFields fields = option_fields(*old_options);
     for (const OptionChange& change : option_changes(*old_options, now, "model")) {
-      differ += fmt::format("; {} is {} now, was {}", change.key, change.now, change.before);
+      const auto& field = *std::ranges::find(fields, change.key, &OptionField::path);
+      if (!is_of_model(field, old_options->model.name)) continue;
       remedy +=
           fmt::format("{}-r {}", remedy.empty() ? "" : " ", assignment(change.key, change.before));
+      if (is_of_model(field, now.model.name))
+        differ += fmt::format("{} is {} now, was {}: ", change.key, change.now, change.before);
     }
+  }
   if (const std::string file = recorded_option(before, "model", "file"); !file.empty())
     remedy = now.model.chosen().file() == file ? fmt::format("give the {} of that run", file)
                                                : "-r " + assignment("model.file", file);
   const std::string partly =
       now.weights.empty() ? "" : ", or take what fits with -r model.strict=false";
-  return {error.code(), fmt::format("{}: {}{}", path.string(), error.message(), differ),
+  return {error.code(), fmt::format("{}: {}{}", path.string(), differ, error.message()),
           (remedy.empty() ? error.remedy() : remedy) + partly};
 }
 

@@ -265,6 +265,14 @@ class Validator {
             "applied in a step with another scale than their own");
   }
 
+  /// `parts` numbers that add up to `total` and differ by at most 1, the larger ones last.
+  static std::vector<std::size_t> equal_parts(std::size_t total, std::size_t parts) {
+    std::vector<std::size_t> sizes;
+    for (std::size_t i = 0; i < parts; ++i)
+      sizes.push_back((i + 1) * total / parts - i * total / parts);
+    return sizes;
+  }
+
   void check_partition() const {
     const auto stages = static_cast<std::size_t>(options_.stages);
     const std::vector<std::size_t>& partition = pipeline_.partition;
@@ -285,7 +293,8 @@ class Validator {
             counted(static_cast<std::int64_t>(blocks), "block"));
     const std::size_t total = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
     require(partition.empty() || total == blocks, {"parallel.partition"},
-            fmt::format("make the numbers add up to {}, or write auto", blocks),
+            fmt::format("make the numbers add up to {}, such as [{}], or write auto", blocks,
+                        fmt::join(equal_parts(blocks, stages), ", ")),
             "parallel.partition is [{}], {} together, but {} has {}", fmt::join(partition, ", "),
             counted(static_cast<std::int64_t>(total), "block"), model, blocks);
   }

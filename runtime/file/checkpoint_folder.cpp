@@ -154,7 +154,8 @@ CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path) {
   throw Error(
       ErrorCode::bad_file,
       fmt::format("no complete checkpoint in {}: {}", folder.string(), fmt::join(reasons, "; ")),
-      "start a new run, or restore one of them from a backup");
+      fmt::format("start a new run, or restore {} from a backup",
+                  reasons.size() == 1 ? "it" : "one of them"));
 }
 
 Status prune_checkpoints(const std::filesystem::path& folder, const Retention& keep,

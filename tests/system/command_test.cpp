@@ -126,6 +126,8 @@ TEST_F(Command, RefusesUnknownVerbsAndFlags) {
   expect_usage_error(troupe_command({"--verzion"}), "--verzion", "--version");
   expect_usage_error(troupe_command({"options", "a.yaml", "b.yaml"}), "b.yaml", "--help");
   expect_usage_error(troupe_command({"options", "-r"}), "-r needs KEY=VALUE", "-r train.lr=0.05");
+  expect_usage_error(troupe_command({"train", "o.yaml", "-r", "train.lr", "0.1"}),
+                     "-r needs KEY=VALUE in one word", "write -r train.lr=0.1");
   for (const auto& [flag, key] :
        {std::pair("--batch-size", "train.batch_size"), std::pair("--base-lr", "train.lr"),
         std::pair("--lr", "train.lr"), std::pair("--epochs", "train.epochs")})

@@ -420,7 +420,7 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"train.warmup_steps=938", "the run has 937 steps"},
                     WrongValue{"parallel.partition=[1, 2]", "parallel.pipeline is 1"},
                     WrongValue{"parallel.pipeline=13", "lower parallel.pipeline to 12"},
-                    WrongValue{"parallel.partition=[11]", "add up to 12"},
+                    WrongValue{"parallel.partition=[11]", "add up to 12, such as [12], or"},
                     WrongValue{"model.widths=[16, 16]", "takes four"},
                     WrongValue{"model.in_channels=3", "leave model.in_channels out"},
                     WrongValue{"model.classes=9", "set model.classes to 10"},

@@ -97,6 +97,20 @@ TEST_F(ResumedModels, OfAnotherShapeNameTheFileOfTheWeights) {
   EXPECT_THAT(refused.error, Not(HasSubstr("-r model.digest")));
 }
 
+TEST_F(ResumedModels, OfAnotherKindNameWhatTheRunHad) {
+  const std::vector<std::string> mlp = {"-r", "model={name: mlp, widths: [4]}"};
+  std::vector<std::string> resume = {"--restart", "auto", "-r", "train.steps=2"};
+  ASSERT_EQ(train("mlp", mlp).code, exit_done);
+  EXPECT_THAT(train("mlp", resume).error,
+              AllOf(HasSubstr(": model.name is file now, was mlp: the weights belong to another"),
+                    HasSubstr("try: -r model.name=mlp -r 'model.widths=[4]'")));
+  ASSERT_EQ(train("run").code, exit_done);
+  resume.insert(resume.end(), mlp.begin(), mlp.end());
+  EXPECT_THAT(train("run", resume).error,
+              AllOf(HasSubstr(": model.name is mlp now, was file: the weights belong to another"),
+                    HasSubstr("try: -r model.file=" + path("net.pt2"))));
+}
+
 TEST_F(ResumedModels, SayThatTheFileOfWeightsIsNotRead) {
   ASSERT_EQ(train("run").code, exit_done);
   const std::vector<std::string> more = {

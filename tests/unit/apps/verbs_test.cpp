@@ -157,10 +157,17 @@ TEST_F(Verbs, EvalOfBareWeightsAsksForOptions) {
 TEST_F(Verbs, EvalRefusesWeightsOfAnotherModel) {
   const Ran ran = run_troupe({"eval", root_.string(), "-r", "model.widths=[9]"});
   EXPECT_EQ(ran.code, exit_failed);
-  EXPECT_THAT(ran.error, HasSubstr("error: " + checkpoint_.string() + ": the weights belong to"));
+  EXPECT_THAT(ran.error, HasSubstr("error: " + checkpoint_.string() +
+                                   ": model.widths is [9] now, was [8]: the weights belong to"));
   EXPECT_THAT(ran.error, HasSubstr("[8, 16]"));
-  EXPECT_THAT(ran.error,
-              HasSubstr("model.widths is [9] now, was [8]\n  try: -r 'model.widths=[8]'"));
+  EXPECT_THAT(ran.error, HasSubstr("\n  try: -r 'model.widths=[8]'"));
+}
+
+TEST_F(Verbs, EvalNamesTheModelThatWroteTheWeights) {
+  const Ran ran = run_troupe({"eval", root_.string(), "-r", "model={name: mnist_cnn}"});
+  EXPECT_EQ(ran.code, exit_failed);
+  EXPECT_THAT(ran.error, HasSubstr(": model.name is mnist_cnn now, was mlp: the weights belong"));
+  EXPECT_THAT(ran.error, HasSubstr("\n  try: -r model.name=mlp\n"));
 }
 
 TEST(Help, SeparatesGroupsByOneEmptyLineAndNamesFromTheirText) {
