@@ -22,6 +22,12 @@ constexpr KernelTable f64_kernels = [] {
   };
   table.convolution = convolution_f64;
   table.linear = linear_f64;
+  table.channel_moments = channel_moments;
+  table.batch_norm = batch_norm;
+  table.batch_norm_backward = batch_norm_backward;
+  table.dropout = dropout;
+  table.max_pool = max_pool;
+  table.max_pool_backward = max_pool_backward;
   return table;
 }();
 

@@ -1,5 +1,5 @@
 #pragma once
-// What forward and backward of f32 batch norm share.
+// What forward and backward of batch norm share. Both take f32 and f64.
 
 #include "ops/kernels.h"
 

@@ -20,8 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace troupe::cpu::HWY_NAMESPACE {
 
 /// The gradient that the epilogue lets through, without dropout's scale.
-template <NormMask mask, class D, class V = hn::Vec<D>>
-HWY_INLINE V masked(D d, V grad, V x, const float* slope, const float* offset, const float* z) {
+template <NormMask mask, class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
+HWY_INLINE V masked(D d, V grad, V x, const T* slope, const T* offset, const T* z) {
   if constexpr (mask == NormMask::from_x) {
     return relu_gradient(d, hn::MulAdd(x, hn::LoadU(d, slope), hn::LoadU(d, offset)), grad);
   } else if constexpr (mask == NormMask::from_z) {
@@ -31,17 +31,17 @@ HWY_INLINE V masked(D d, V grad, V x, const float* slope, const float* offset, c
   }
 }
 
-template <NormMask mask, bool keeps = false>
-void sum_gradients_as(const NormBackward& n, const Panel& panel, const Piece& piece, float* sums,
-                      float* products) {
+template <NormMask mask, bool keeps = false, class T>
+void sum_gradients_as(const NormBackward<T>& n, const Panel& panel, const Piece& piece, T* sums,
+                      T* products) {
   const std::int64_t tile = piece.group * panel.period;
-  const float* HWY_RESTRICT grad = n.grad + piece.offset;
-  const float* HWY_RESTRICT x = n.x + piece.offset;
-  const float* HWY_RESTRICT z = mask == NormMask::from_z ? n.z + piece.offset : n.x;
-  const float* HWY_RESTRICT mean = n.mean + tile;
-  const float* HWY_RESTRICT slope = n.slope + tile;
-  const float* HWY_RESTRICT offset = n.offset + tile;
-  float* HWY_RESTRICT passed = keeps ? n.passed + piece.offset : nullptr;
+  const T* HWY_RESTRICT grad = n.grad + piece.offset;
+  const T* HWY_RESTRICT x = n.x + piece.offset;
+  const T* HWY_RESTRICT z = mask == NormMask::from_z ? n.z + piece.offset : n.x;
+  const T* HWY_RESTRICT mean = n.mean + tile;
+  const T* HWY_RESTRICT slope = n.slope + tile;
+  const T* HWY_RESTRICT offset = n.offset + tile;
+  T* HWY_RESTRICT passed = keeps ? n.passed + piece.offset : nullptr;
   reduce_piece(
       piece.length, panel.period, panel.run_channels,
       [=](auto d, std::int64_t i, std::int64_t p, auto& sum, auto& product) HWY_ATTR {
@@ -55,8 +55,9 @@ void sum_gradients_as(const NormBackward& n, const Panel& panel, const Piece& pi
 }
 
 /// Sums of the masked gradient and of its product with x - mean, for the channels of a piece.
-void sum_gradients(const NormBackward& n, const Panel& panel, const Piece& piece, float* sums,
-                   float* products) {
+template <class T>
+void sum_gradients_any(const NormBackward<T>& n, const Panel& panel, const Piece& piece, T* sums,
+                       T* products) {
   if (n.passed)
     sum_gradients_as<NormMask::from_z, true>(n, panel, piece, sums, products);
   else if (n.mask == NormMask::from_x)
@@ -67,19 +68,19 @@ void sum_gradients(const NormBackward& n, const Panel& panel, const Piece& piece
     sum_gradients_as<NormMask::none>(n, panel, piece, sums, products);
 }
 
-template <NormMask mask>
-void input_gradient_as(const NormBackward& n, const Panel& panel, const Piece& piece) {
+template <NormMask mask, class T>
+void input_gradient_as(const NormBackward<T>& n, const Panel& panel, const Piece& piece) {
   const std::int64_t tile = piece.group * panel.period;
-  const float* HWY_RESTRICT grad = n.grad + piece.offset;
-  const float* HWY_RESTRICT x = n.x + piece.offset;
-  const float* HWY_RESTRICT z = mask == NormMask::from_z ? n.z + piece.offset : n.x;
-  const float* HWY_RESTRICT slope = n.slope + tile;
-  const float* HWY_RESTRICT offset = n.offset + tile;
-  const float* HWY_RESTRICT along_grad = n.along_grad + tile;
-  const float* HWY_RESTRICT along_x = n.along_x + tile;
-  const float* HWY_RESTRICT constant = n.constant + tile;
-  float* HWY_RESTRICT dx = n.dx + piece.offset;
-  for_tiles(
+  const T* HWY_RESTRICT grad = n.grad + piece.offset;
+  const T* HWY_RESTRICT x = n.x + piece.offset;
+  const T* HWY_RESTRICT z = mask == NormMask::from_z ? n.z + piece.offset : n.x;
+  const T* HWY_RESTRICT slope = n.slope + tile;
+  const T* HWY_RESTRICT offset = n.offset + tile;
+  const T* HWY_RESTRICT along_grad = n.along_grad + tile;
+  const T* HWY_RESTRICT along_x = n.along_x + tile;
+  const T* HWY_RESTRICT constant = n.constant + tile;
+  T* HWY_RESTRICT dx = n.dx + piece.offset;
+  for_tiles<T>(
       piece.length, panel.period, panel.run_channels,
       [=](auto d, std::int64_t i, std::int64_t p) HWY_ATTR {
         const auto v = hn::LoadU(d, x + i);
@@ -89,7 +90,8 @@ void input_gradient_as(const NormBackward& n, const Panel& panel, const Piece& p
       });
 }
 
-void input_gradient(const NormBackward& n, const Panel& panel, const Piece& piece) {
+template <class T>
+void input_gradient_any(const NormBackward<T>& n, const Panel& panel, const Piece& piece) {
   if (n.mask == NormMask::from_x)
     input_gradient_as<NormMask::from_x>(n, panel, piece);
   else if (n.mask == NormMask::from_z)
@@ -98,16 +100,48 @@ void input_gradient(const NormBackward& n, const Panel& panel, const Piece& piec
     input_gradient_as<NormMask::none>(n, panel, piece);
 }
 
+void sum_gradients_f32(const NormBackward<float>& n, const Panel& panel, const Piece& piece,
+                       float* sums, float* products) {
+  sum_gradients_any(n, panel, piece, sums, products);
+}
+void sum_gradients_f64(const NormBackward<double>& n, const Panel& panel, const Piece& piece,
+                       double* sums, double* products) {
+  sum_gradients_any(n, panel, piece, sums, products);
+}
+void input_gradient_f32(const NormBackward<float>& n, const Panel& panel, const Piece& piece) {
+  input_gradient_any(n, panel, piece);
+}
+void input_gradient_f64(const NormBackward<double>& n, const Panel& panel, const Piece& piece) {
+  input_gradient_any(n, panel, piece);
+}
+
 }  // namespace troupe::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace troupe::cpu {
 
-HWY_EXPORT(sum_gradients);
-HWY_EXPORT(input_gradient);
+HWY_EXPORT(sum_gradients_f32);
+HWY_EXPORT(sum_gradients_f64);
+HWY_EXPORT(input_gradient_f32);
+HWY_EXPORT(input_gradient_f64);
 
 namespace {
+
+void sum_gradients(const NormBackward<float>& n, const Panel& panel, const Piece& piece,
+                   float* sums, float* products) {
+  HWY_DYNAMIC_DISPATCH(sum_gradients_f32)(n, panel, piece, sums, products);
+}
+void sum_gradients(const NormBackward<double>& n, const Panel& panel, const Piece& piece,
+                   double* sums, double* products) {
+  HWY_DYNAMIC_DISPATCH(sum_gradients_f64)(n, panel, piece, sums, products);
+}
+void input_gradient(const NormBackward<float>& n, const Panel& panel, const Piece& piece) {
+  HWY_DYNAMIC_DISPATCH(input_gradient_f32)(n, panel, piece);
+}
+void input_gradient(const NormBackward<double>& n, const Panel& panel, const Piece& piece) {
+  HWY_DYNAMIC_DISPATCH(input_gradient_f64)(n, panel, piece);
+}
 
 /// Per-channel sums over all pieces, in f64 and in the order of the pieces.
 struct GradientSums {
@@ -115,16 +149,16 @@ struct GradientSums {
   std::vector<double> product;  // with x - mean
 };
 
-GradientSums reduce(const Stream& stream, const NormBackward& n, const Panel& panel) {
+template <class T>
+GradientSums reduce(const Stream& stream, const NormBackward<T>& n, const Panel& panel) {
   const auto width = static_cast<std::size_t>(panel.run_channels);
-  std::vector<float> leaves(static_cast<std::size_t>(panel.pieces()) * 2 * width);
+  std::vector<T> leaves(static_cast<std::size_t>(panel.pieces()) * 2 * width);
   parallel(stream, panel.pieces(), panel.grain(), [&](std::int64_t begin, std::int64_t end) {
     const auto period = static_cast<std::size_t>(panel.period);
-    std::vector<float> scratch(2 * period);
+    std::vector<T> scratch(2 * period);
     for (std::int64_t index = begin; index < end; ++index) {
-      HWY_DYNAMIC_DISPATCH(sum_gradients)
-      (n, panel, panel.piece(index), scratch.data(), scratch.data() + period);
-      float* leaf = leaves.data() + static_cast<std::size_t>(index) * 2 * width;
+      sum_gradients(n, panel, panel.piece(index), scratch.data(), scratch.data() + period);
+      T* leaf = leaves.data() + static_cast<std::size_t>(index) * 2 * width;
       std::copy_n(scratch.data(), width, leaf);
       std::copy_n(scratch.data() + period, width, leaf + width);
     }
@@ -132,7 +166,7 @@ GradientSums reduce(const Stream& stream, const NormBackward& n, const Panel& pa
   const auto channels = static_cast<std::size_t>(panel.channels());
   GradientSums sums{std::vector<double>(channels), std::vector<double>(channels)};
   for (std::int64_t index = 0; index < panel.pieces(); ++index) {
-    const float* leaf = leaves.data() + static_cast<std::size_t>(index) * 2 * width;
+    const T* leaf = leaves.data() + static_cast<std::size_t>(index) * 2 * width;
     const auto first = static_cast<std::size_t>(panel.piece(index).group) * width;
     for (std::size_t c = 0; c < width; ++c) {
       sums.gradient[first + c] += leaf[c];
@@ -144,30 +178,84 @@ GradientSums reduce(const Stream& stream, const NormBackward& n, const Panel& pa
 
 /// dx as a linear function of the masked gradient and x (S. Ioffe, C. Szegedy, "Batch
 /// normalization", ICML 2015, section 3, collected by factors), one value a channel.
+template <class T>
 struct InputCoefficients {
-  std::vector<float> along_grad, along_x, constant;
+  std::vector<T> along_grad, along_x, constant;
 };
 
-InputCoefficients input_coefficients(const GradientSums& sums, double scale, double count,
-                                     const Tensor& weight, const ChannelMoments& moments,
-                                     double epsilon, bool batch_moments, NormGradients& gradients) {
+template <class T>
+InputCoefficients<T> input_coefficients(const GradientSums& sums, double scale, double count,
+                                        const Tensor& weight, const ChannelMoments& moments,
+                                        double epsilon, bool batch_moments,
+                                        NormGradients& gradients) {
   const std::size_t channels = sums.gradient.size();
-  InputCoefficients result{std::vector<float>(channels), std::vector<float>(channels),
-                           std::vector<float>(channels)};
+  InputCoefficients<T> result{std::vector<T>(channels), std::vector<T>(channels),
+                              std::vector<T>(channels)};
   for (std::size_t c = 0; c < channels; ++c) {
-    const double mean = moments.mean.data<float>()[c];
-    const double variance = moments.variance.data<float>()[c] + epsilon;
-    const double inverse = 1.0 / std::sqrt(variance), slope = weight.data<float>()[c] * inverse;
+    const double mean = moments.mean.data<T>()[c];
+    const double variance = moments.variance.data<T>()[c] + epsilon;
+    const double inverse = 1.0 / std::sqrt(variance), slope = weight.data<T>()[c] * inverse;
     const double gradient = sums.gradient[c] * scale, product = sums.product[c] * scale;
-    gradients.bias.data<float>()[c] = static_cast<float>(gradient);
-    gradients.weight.data<float>()[c] = static_cast<float>(product * inverse);
-    result.along_grad[c] = static_cast<float>(slope * scale);
+    gradients.bias.data<T>()[c] = static_cast<T>(gradient);
+    gradients.weight.data<T>()[c] = static_cast<T>(product * inverse);
+    result.along_grad[c] = static_cast<T>(slope * scale);
     if (!batch_moments) continue;
     const double along_x = -slope * product / variance / count;
-    result.along_x[c] = static_cast<float>(along_x);
-    result.constant[c] = static_cast<float>(-slope * gradient / count - along_x * mean);
+    result.along_x[c] = static_cast<T>(along_x);
+    result.constant[c] = static_cast<T>(-slope * gradient / count - along_x * mean);
   }
   return result;
+}
+
+/// What a whole tensor's gradients are computed from.
+struct NormInputs {
+  const Tensor &grad, &x, &z, &weight;
+  const ChannelMoments& moments;
+  double epsilon;
+  const NormEpilogue& epilogue;
+  bool batch_moments;
+};
+
+template <class T>
+void fill_gradients(const Stream& stream, const Panel& panel, const NormInputs& in,
+                    const NormCoefficients& norm, NormGradients& gradients) {
+  const bool dropped = in.epilogue.dropout > 0.0f, summed = in.epilogue.relu_of_sum();
+  Tensor tiles = Tensor::empty({6, panel.tile_elements()}, in.x.dtype(), stream.device);
+  const auto tile = [&](int index, const T* values) {
+    T* to = tiles.data<T>() + index * panel.tile_elements();
+    panel.fill_tiles(values, to);
+    return to;
+  };
+  NormBackward<T> n{};
+  n.mask = dropped || summed  ? NormMask::from_z
+           : in.epilogue.relu ? NormMask::from_x
+                              : NormMask::none;
+  n.grad = in.grad.data<T>();
+  n.x = in.x.data<T>();
+  n.z = dropped || summed ? in.z.data<T>() : nullptr;
+  n.passed = summed ? gradients.residual.data<T>() : nullptr;
+  n.dx = gradients.x.data<T>();
+  n.slope = tile(0, norm.slope.data<T>());
+  n.offset = tile(1, norm.offset.data<T>());
+  n.mean = tile(2, in.moments.mean.data<T>());
+  const GradientSums sums = reduce(stream, n, panel);
+  if (summed) {
+    n.mask = NormMask::none;
+    n.grad = n.passed;
+  }
+
+  const double scale = dropped ? 1.0f / (1.0f - in.epilogue.dropout) : 1.0f;
+  const InputCoefficients<T> input =
+      input_coefficients<T>(sums, scale, static_cast<double>(panel.elements_per_channel()),
+                            in.weight, in.moments, in.epsilon, in.batch_moments, gradients);
+  n.along_grad = tile(3, input.along_grad.data());
+  n.along_x = tile(4, input.along_x.data());
+  n.constant = tile(5, input.constant.data());
+  parallel(stream, panel.pieces(), panel.grain(), [&](std::int64_t begin, std::int64_t end) {
+    // The last pieces were summed last and may still be in the cache.
+    for (std::int64_t index = end - 1; index >= begin; --index)
+      input_gradient(n, panel, panel.piece(index));
+  });
 }
 
 }  // namespace
@@ -179,54 +267,24 @@ NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, cons
                                   const Tensor& z, const Tensor& weight, const Tensor& bias,
                                   const ChannelMoments& moments, double epsilon,
                                   const NormEpilogue& epilogue, bool batch_moments) {
+  const DType dtype = x.dtype();
   const Panel panel = Panel::of(x, "batch_norm_backward");
-  check_alike("batch_norm_backward", x, grad);
+  check_alike("batch_norm_backward", x, grad, dtype);
   check_epilogue("batch_norm_backward", x, epilogue);
   const NormCoefficients norm =
       norm_coefficients("batch_norm_backward", weight, bias, moments, epsilon, panel.channels());
-  const bool dropped = epilogue.dropout > 0.0f;
   const bool summed = epilogue.relu_of_sum();
-  if (dropped || summed) check_alike("batch_norm_backward", x, z);
-  NormGradients gradients{Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout()),
-                          Tensor::empty({panel.channels()}, DType::f32, stream.device),
-                          Tensor::empty({panel.channels()}, DType::f32, stream.device),
+  if (epilogue.dropout > 0.0f || summed) check_alike("batch_norm_backward", x, z, dtype);
+  NormGradients gradients{Tensor::empty(x.shape(), dtype, stream.device, x.layout()),
+                          Tensor::empty({panel.channels()}, dtype, stream.device),
+                          Tensor::empty({panel.channels()}, dtype, stream.device),
                           {}};
-  if (summed) gradients.residual = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
-
-  Tensor tiles = Tensor::empty({6, panel.tile_elements()}, DType::f32, stream.device);
-  const auto tile = [&](int index, const float* values) {
-    float* to = tiles.data<float>() + index * panel.tile_elements();
-    panel.fill_tiles(values, to);
-    return to;
-  };
-  NormBackward n{};
-  n.mask = dropped || summed ? NormMask::from_z : epilogue.relu ? NormMask::from_x : NormMask::none;
-  n.grad = grad.data<float>();
-  n.x = x.data<float>();
-  n.z = dropped || summed ? z.data<float>() : nullptr;
-  n.passed = summed ? gradients.residual.data<float>() : nullptr;
-  n.dx = gradients.x.data<float>();
-  n.slope = tile(0, norm.slope.data<float>());
-  n.offset = tile(1, norm.offset.data<float>());
-  n.mean = tile(2, moments.mean.data<float>());
-  const GradientSums sums = reduce(stream, n, panel);
-  if (summed) {
-    n.mask = NormMask::none;
-    n.grad = n.passed;
-  }
-
-  const double scale = dropped ? 1.0f / (1.0f - epilogue.dropout) : 1.0f;
-  const InputCoefficients input =
-      input_coefficients(sums, scale, static_cast<double>(panel.elements_per_channel()), weight,
-                         moments, epsilon, batch_moments, gradients);
-  n.along_grad = tile(3, input.along_grad.data());
-  n.along_x = tile(4, input.along_x.data());
-  n.constant = tile(5, input.constant.data());
-  parallel(stream, panel.pieces(), panel.grain(), [&](std::int64_t begin, std::int64_t end) {
-    // The last pieces were summed last and may still be in the cache.
-    for (std::int64_t index = end - 1; index >= begin; --index)
-      HWY_DYNAMIC_DISPATCH(input_gradient)(n, panel, panel.piece(index));
-  });
+  if (summed) gradients.residual = Tensor::empty(x.shape(), dtype, stream.device, x.layout());
+  const NormInputs inputs{grad, x, z, weight, moments, epsilon, epilogue, batch_moments};
+  if (dtype == DType::f64)
+    fill_gradients<double>(stream, panel, inputs, norm, gradients);
+  else
+    fill_gradients<float>(stream, panel, inputs, norm, gradients);
   return gradients;
 }
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <type_traits>
 
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
@@ -27,7 +27,8 @@ HWY_INLINE hn::Vec<Floats> scales(const DropoutPattern& pattern, WordVector numb
   const Words words;
   const Floats floats;
   const auto dropped = hn::Lt(numbers, hn::Set(words, pattern.threshold));
-  return hn::IfThenZeroElse(hn::RebindMask(floats, dropped), hn::Set(floats, pattern.scale));
+  return hn::IfThenZeroElse(hn::RebindMask(floats, dropped),
+                            hn::Set(floats, static_cast<float>(pattern.scale)));
 }
 
 /// Consecutive elements: lanes are consecutive blocks, whose numbers are interleaved.
@@ -118,10 +119,18 @@ const float* fill(const DropoutPattern& pattern, std::int64_t offset, std::int64
                         : fill_permuted(pattern, offset, length, buffer);
 }
 
-void multiply(const float* x, const float* factors, float* y, std::int64_t count) {
-  for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
+template <class T>
+void multiply(const T* x, const T* factors, T* y, std::int64_t count) {
+  for_lanes<T>(count, [&](auto d, std::int64_t i) HWY_ATTR {
     hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, factors + i)), d, y + i);
   });
+}
+
+void multiply_f32(const float* x, const float* factors, float* y, std::int64_t count) {
+  multiply(x, factors, y, count);
+}
+void multiply_f64(const double* x, const double* factors, double* y, std::int64_t count) {
+  multiply(x, factors, y, count);
 }
 
 }  // namespace troupe::cpu::HWY_NAMESPACE
@@ -131,7 +140,8 @@ HWY_AFTER_NAMESPACE();
 namespace troupe::cpu {
 
 HWY_EXPORT(fill);
-HWY_EXPORT(multiply);
+HWY_EXPORT(multiply_f32);
+HWY_EXPORT(multiply_f64);
 
 DropoutPattern DropoutPattern::of(const Tensor& x, double probability, const RandomKey& random) {
   const auto p = static_cast<float>(probability);
@@ -143,7 +153,7 @@ DropoutPattern DropoutPattern::of(const Tensor& x, double probability, const Ran
   pattern.random = random;
   // uniform_float(bits) < p  <=>  (bits >> 8) < p 2^24  <=>  bits < ceil(p 2^24) 2^8
   pattern.threshold = static_cast<std::uint32_t>(std::ceil(p * 0x1p24f)) << 8;
-  pattern.scale = 1.0f / (1.0f - p);
+  pattern.scale = x.dtype() == DType::f64 ? 1.0 / (1.0 - probability) : 1.0f / (1.0f - p);
   if (x.layout() == Layout::row_major) return pattern;
   pattern.linear = false;
   pattern.channels = x.shape()[1];
@@ -152,29 +162,65 @@ DropoutPattern DropoutPattern::of(const Tensor& x, double probability, const Ran
   return pattern;
 }
 
-const float* fill_scales(const DropoutPattern& pattern, std::int64_t offset, std::int64_t length,
-                         float* buffer) {
-  return HWY_DYNAMIC_DISPATCH(fill)(pattern, offset, length, buffer);
+namespace {
+
+/// Elements that the lanes of `fill` write beyond its length.
+constexpr std::int64_t scale_padding = 72;
+
+void multiply(const float* x, const float* factors, float* y, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(multiply_f32)(x, factors, y, count);
+}
+void multiply(const double* x, const double* factors, double* y, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(multiply_f64)(x, factors, y, count);
 }
 
-Tensor dropout(const Stream& stream, const Tensor& x, double probability, const RandomKey& random) {
-  const DropoutPattern pattern = DropoutPattern::of(x, probability, random);
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
-  const float* from = x.data<float>();
-  auto* to = y.data<float>();
+template <class T>
+void drop(const Stream& stream, const DropoutPattern& pattern, const Tensor& x, Tensor& y) {
+  const T* from = x.data<T>();
+  T* to = y.data<T>();
   // Whole rows of memory at a time, about as much as stays in the first-level cache.
   const std::int64_t rows = std::max<std::int64_t>(1, 2048 / pattern.width);
   const std::int64_t step = rows * pattern.width, count = x.element_count();
   parallel(stream, (count + step - 1) / step, elements_per_thread / step,
            [&](std::int64_t begin, std::int64_t end) {
-             std::vector<float> buffer(static_cast<std::size_t>(step + scale_padding));
+             DropoutScales<T> scales(step);
              for (std::int64_t offset = begin * step; offset < std::min(end * step, count);
                   offset += step) {
                const std::int64_t length = std::min(step, count - offset);
-               const float* scales = fill_scales(pattern, offset, length, buffer.data());
-               HWY_DYNAMIC_DISPATCH(multiply)(from + offset, scales, to + offset, length);
+               multiply(from + offset, scales.fill(pattern, offset, length), to + offset, length);
              }
            });
+}
+
+}  // namespace
+
+template <class T>
+DropoutScales<T>::DropoutScales(std::int64_t length)
+    : drawn_(static_cast<std::size_t>(length > 0 ? length + scale_padding : 0)),
+      widened_(std::is_same_v<T, double> ? static_cast<std::size_t>(length) : 0) {}
+
+template <class T>
+const T* DropoutScales<T>::fill(const DropoutPattern& pattern, std::int64_t offset,
+                                std::int64_t length) {
+  const float* drawn = HWY_DYNAMIC_DISPATCH(fill)(pattern, offset, length, drawn_.data());
+  if constexpr (std::is_same_v<T, float>) {
+    return drawn;
+  } else {
+    for (std::int64_t i = 0; i < length; ++i)
+      widened_[static_cast<std::size_t>(i)] = drawn[i] == 0.0f ? 0.0 : pattern.scale;
+    return widened_.data();
+  }
+}
+template class DropoutScales<float>;
+template class DropoutScales<double>;
+
+Tensor dropout(const Stream& stream, const Tensor& x, double probability, const RandomKey& random) {
+  const DropoutPattern pattern = DropoutPattern::of(x, probability, random);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
+  if (x.dtype() == DType::f64)
+    drop<double>(stream, pattern, x, y);
+  else
+    drop<float>(stream, pattern, x, y);
   return y;
 }
 

@@ -1,21 +1,22 @@
 #pragma once
-// Arguments of the parts of batch norm that are compiled for each instruction set.
+// Arguments of the parts of batch norm that are compiled for each instruction set, of f32 or f64.
 
 #include <cstdint>
 
 namespace troupe::cpu {
 
 /// The arguments for one contiguous range of memory. Pointers refer to its first element.
+template <class T>
 struct NormStretch {
   std::int64_t length;
   std::int64_t period;
   std::int64_t channels;  // of the run, after which the coefficients repeat
-  const float* slope;     // tile
-  const float* offset;    // tile
-  const float* x;
-  const float* residual;  // null if none
-  const float* scales;    // dropout's factors; null if none
-  float* z;
+  const T* slope;         // tile
+  const T* offset;        // tile
+  const T* x;
+  const T* residual;  // null if none
+  const T* scales;    // dropout's factors; null if none
+  T* z;
   bool relu;
   bool residual_first;
 };
@@ -28,20 +29,21 @@ enum class NormMask {
 };
 
 /// Pointers to a whole tensor, and to tiles (see Panel) of per-channel coefficients.
+template <class T>
 struct NormBackward {
   NormMask mask;
-  const float* grad;
-  const float* x;
-  const float* z;       // null unless the mask is from_z
-  const float* slope;   // of norm(x), for the mask
-  const float* offset;  // of norm(x), for the mask
-  const float* mean;
+  const T* grad;
+  const T* x;
+  const T* z;       // null unless the mask is from_z
+  const T* slope;   // of norm(x), for the mask
+  const T* offset;  // of norm(x), for the mask
+  const T* mean;
   // dx = along_grad * masked grad + along_x * x + constant
-  const float* along_grad;
-  const float* along_x;
-  const float* constant;
-  float* dx;
-  float* passed;  // the masked gradient, which the sums write; null if nobody needs it
+  const T* along_grad;
+  const T* along_x;
+  const T* constant;
+  T* dx;
+  T* passed;  // the masked gradient, which the sums write; null if nobody needs it
 };
 
 }  // namespace troupe::cpu

@@ -61,13 +61,16 @@ std::int64_t Panel::grain() const {
   return std::max<std::int64_t>(1, elements_per_thread / std::min(piece_length, run_length));
 }
 
-void Panel::fill_tiles(const float* values, float* tiles) const {
+template <class T>
+void Panel::fill_tiles(const T* values, T* tiles) const {
   for (std::int64_t group = 0; group < groups; ++group) {
-    float* tile = tiles + group * period;
+    T* tile = tiles + group * period;
     std::copy_n(values + group * run_channels, run_channels, tile);
     for (std::int64_t filled = run_channels; filled < period; filled *= 2)
       std::copy_n(tile, std::min(filled, period - filled), tile + filled);
   }
 }
+template void Panel::fill_tiles(const float*, float*) const;
+template void Panel::fill_tiles(const double*, double*) const;
 
 }  // namespace troupe::cpu

@@ -50,8 +50,9 @@ struct Panel {
   /// How many pieces a thread should get at least.
   std::int64_t grain() const;
 
-  /// Writes the tiles of per-channel values: groups * period elements.
-  void fill_tiles(const float* values, float* tiles) const;
+  /// Writes the tiles of per-channel values: groups * period elements of f32 or f64.
+  template <class T>
+  void fill_tiles(const T* values, T* tiles) const;
   std::int64_t tile_elements() const { return groups * period; }
 };
 

@@ -96,12 +96,13 @@ std::int64_t PoolWindows::grain() const {
   return std::max<std::int64_t>(1, elements_per_thread / input_plane());
 }
 
-void PoolWindows::check_output(const Tensor& grad, Layout layout, const char* operation) const {
-  if (grad.shape() != output || grad.dtype() != DType::f32 || grad.layout() != layout)
+void PoolWindows::check_output(const Tensor& grad, Layout layout, const char* operation,
+                               DType dtype) const {
+  if (grad.shape() != output || grad.dtype() != dtype || grad.layout() != layout)
     throw Error(ErrorCode::bad_shape,
-                fmt::format("{}: the gradient is {} {} in {}; it must be f32 {} in {}", operation,
+                fmt::format("{}: the gradient is {} {} in {}; it must be {} {} in {}", operation,
                             name_of(grad.dtype()), to_string(grad.shape()), name_of(grad.layout()),
-                            to_string(output), name_of(layout)));
+                            name_of(dtype), to_string(output), name_of(layout)));
 }
 
 }  // namespace troupe::cpu

@@ -38,8 +38,9 @@ struct PoolWindows {
   std::int64_t output_plane() const { return h.count() * w.count() * width; }
   /// How many images a thread should get at least.
   std::int64_t grain() const;
-  /// Throws unless `grad` is f32 of the shape that this pooling puts out, in this layout.
-  void check_output(const Tensor& grad, Layout layout, const char* operation) const;
+  /// Throws unless `grad` is of the shape that this pooling puts out, in this layout and type.
+  void check_output(const Tensor& grad, Layout layout, const char* operation,
+                    DType dtype = DType::f32) const;
 };
 
 }  // namespace troupe::cpu

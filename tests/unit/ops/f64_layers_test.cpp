@@ -1,10 +1,11 @@
-// The vectorised layers of f64 against the reference's plain loops.
+// The vectorised kernels of f64 against the reference's plain loops.
 #include "ops/cpu/f64_layers.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
+#include <vector>
 
 #include "ops/reference/kernels.h"
 #include "ops/reference/reorder.h"
@@ -137,6 +138,113 @@ TEST(F64Linear, AgreesWithTheReferenceForAnyThreads) {
       Layer{.x = {rows, in}, .y = {rows, out}, .weight = {out, in}, .bias = bias}
           .expect_the_references(*kernel, *reference);
     }
+}
+
+/// Of the kernel table, on one thread and more; `reference` is the same kernel in plain loops.
+template <class Kernel, class Reference>
+void expect_the_references(const Kernel& kernel, const Reference& reference) {
+  const std::vector<Tensor> found = kernel(Stream{.threads = 1}), expected = reference(Stream{});
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i].defined(), expected[i].defined()) << "result " << i;
+    if (!found[i].defined()) continue;
+    EXPECT_LT(difference(found[i], expected[i]), 1e-12) << "result " << i;
+    for (const int threads : {2, 5})
+      EXPECT_EQ(difference(kernel(Stream{.threads = threads})[i], found[i]), 0)
+          << "result " << i << ", " << threads << " threads";
+  }
+}
+
+struct Images {
+  Shape shape;
+  Layout layout;
+};
+const Images images[] = {{{3, 5, 7, 9}, Layout::row_major}, {{64, 16, 28, 28}, Layout::row_major},
+                         {{2, 3, 100, 101}, Layout::nhwc},  {{5, 17, 6, 3}, Layout::nhwc},
+                         {{3, 32, 7, 7}, Layout::nchw16c},  {{700, 33, 1, 1}, Layout::row_major}};
+
+TEST(F64Norms, AgreeWithTheReferenceForAnyThreads) {
+  const KernelTable& table = kernels({}, DType::f64);
+  const RandomKey key{.seed = 5, .operation = 1};
+  for (const auto& [shape, layout] : images) {
+    SCOPED_TRACE(testing::Message() << to_string(shape) << " in " << name_of(layout));
+    const auto image = [&, layout = layout, shape = shape](unsigned seed) {
+      return reference::in_layout(random(shape, seed), layout);
+    };
+    const Tensor x = image(1), grad = image(2), residual = image(3);
+    const Tensor weight = random(Shape{shape[1]}, 4), bias = random(Shape{shape[1]}, 5);
+    const ChannelMoments moments = reference::channel_moments({}, x);
+    expect_the_references(
+        [&](const Stream& stream) {
+          const ChannelMoments m = table.channel_moments(stream, x);
+          return std::vector{m.mean, m.variance};
+        },
+        [&](const Stream&) {
+          return std::vector{moments.mean, moments.variance};
+        });
+    for (const NormEpilogue& epilogue :
+         {NormEpilogue{}, NormEpilogue{.relu = true},
+          NormEpilogue{.relu = true, .dropout = 0.3, .random = key},
+          NormEpilogue{.relu = true, .residual = residual},
+          NormEpilogue{.relu = true, .residual = residual, .residual_first = true}})
+      for (const bool batch_moments : {true, false}) {
+        const auto with = [&](const auto& norm, const auto& backward) {
+          return [&](const Stream& stream) {
+            const Tensor z = norm(stream, x, weight, bias, moments, 1e-5, epilogue);
+            const NormGradients g =
+                backward(stream, grad, x, z, weight, bias, moments, 1e-5, epilogue, batch_moments);
+            return std::vector{z, g.x, g.weight, g.bias, g.residual};
+          };
+        };
+        expect_the_references(with(table.batch_norm, table.batch_norm_backward),
+                              with(reference::batch_norm, reference::batch_norm_backward));
+      }
+  }
+}
+
+// The variance is that of the deviations, whatever the mean.
+TEST(F64Norms, MomentsSurviveALargeMean) {
+  for (const auto& [shape, layout] : images) {
+    Tensor x = random(shape, 1);
+    for (double& value : x.elements<double>()) value += 1e6;
+    x = reference::in_layout(x, layout);
+    const ChannelMoments found = kernels({}, DType::f64).channel_moments({}, x),
+                         expected = reference::channel_moments({}, x);
+    EXPECT_LT(difference(found.mean, expected.mean), 1e-13);
+    EXPECT_LT(difference(found.variance, expected.variance), 1e-9);
+  }
+}
+
+TEST(F64Dropout, AndMaxPoolingAgreeWithTheReferenceForAnyThreads) {
+  const KernelTable& table = kernels({}, DType::f64);
+  const RandomKey key{.seed = 5, .operation = 1};
+  const PoolOptions square{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2},
+      wide{.kernel_h = 3,
+           .kernel_w = 3,
+           .stride_h = 2,
+           .stride_w = 2,
+           .padding_h = 1,
+           .padding_w = 1};
+  for (const auto& [shape, layout] : images) {
+    SCOPED_TRACE(testing::Message() << to_string(shape) << " in " << name_of(layout));
+    const Tensor x = reference::in_layout(random(shape, 1), layout);
+    const auto dropped = [&](const auto& dropout) {
+      return [&](const Stream& stream) { return std::vector{dropout(stream, x, 0.9, key)}; };
+    };
+    expect_the_references(dropped(table.dropout), dropped(reference::dropout));
+    if (shape[2] == 1) continue;
+    for (const PoolOptions& options : {square, wide}) {
+      const auto pooled = [&](const auto& pool, const auto& backward) {
+        return [&](const Stream& stream) {
+          const Tensor y = pool(stream, x, options);
+          const Tensor grad = reference::in_layout(random(y.shape(), 2), y.layout());
+          return std::vector{y, backward(stream, grad, x, options)};
+        };
+      };
+      expect_the_references(pooled(table.max_pool, table.max_pool_backward),
+                            pooled(reference::max_pool, reference::max_pool_backward));
+    }
+  }
 }
 
 TEST(F64Convolution, TakesNewWeightsWithANewVersion) {
