@@ -26,6 +26,9 @@ constexpr KernelTable f64_kernels = [] {
   table.batch_norm = batch_norm;
   table.batch_norm_backward = batch_norm_backward;
   table.dropout = dropout;
+  table.matmul = matmul;
+  table.attention = attention;
+  table.attention_backward = attention_backward;
   table.max_pool = max_pool;
   table.max_pool_backward = max_pool_backward;
   return table;

@@ -63,7 +63,8 @@ class Convolution final : public LayerKernel {
                 [&](std::int64_t n, double* memory) {
                   double* sums = memory + planes.elements();
                   fill_input(from + n * x_size, v, h, planes, memory);
-                  add_scaled_rows(*packed_, memory, offsets.data(), columns, bias, sums, columns);
+                  add_scaled_rows(*packed_, memory, offsets.data(), columns, {.bias = bias}, sums,
+                                  columns);
                   for (std::int64_t c = 0; c < o_.out_channels; ++c)
                     for (std::int64_t row = 0; row < v.out; ++row)
                       std::copy_n(sums + c * columns + row * planes.width, h.out,
@@ -94,7 +95,7 @@ class Convolution final : public LayerKernel {
                   fill_gradient(from + n * size, v, h, planes, memory);
                   for (std::size_t phase = 0; phase < offsets.size(); ++phase) {
                     add_scaled_rows(packed_gradient_[phase], memory, offsets[phase].data(), columns,
-                                    nullptr, sums, columns);
+                                    {}, sums, columns);
                     scatter(sums, columns, planes.width, v, h, static_cast<std::int64_t>(phase),
                             to + n * x_size);
                   }

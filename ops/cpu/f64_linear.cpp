@@ -88,7 +88,7 @@ class Linear final : public LayerKernel {
     double* result = to.data<double>();
     const auto offsets = multiples(a.depth, in_);
     split(stream, in_, [&](std::int64_t begin, std::int64_t end) {
-      add_scaled_rows(a, rows + begin, offsets.data(), end - begin, nullptr, result + begin, in_);
+      add_scaled_rows(a, rows + begin, offsets.data(), end - begin, {}, result + begin, in_);
     });
   }
 

@@ -19,13 +19,15 @@ namespace troupe::cpu::HWY_NAMESPACE {
 template <int rows, int vectors, class D>
 HWY_INLINE void scaled_rows_tile(D d, const double* HWY_RESTRICT a, std::int64_t depth,
                                  const double* HWY_RESTRICT b,
-                                 const std::int64_t* HWY_RESTRICT offsets, const double* bias,
+                                 const std::int64_t* HWY_RESTRICT offsets, const SumStart& start,
                                  std::int64_t valid_rows, double* c, std::int64_t c_stride) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   hn::Vec<D> sums[rows][vectors];
   for (int m = 0; m < rows; ++m)
     for (int v = 0; v < vectors; ++v)
-      sums[m][v] = hn::Set(d, bias != nullptr && m < valid_rows ? bias[m] : 0.0);
+      sums[m][v] = m >= valid_rows || (!start.adds && start.bias == nullptr) ? hn::Zero(d)
+                   : start.adds ? hn::LoadU(d, c + m * c_stride + v * lanes)
+                                : hn::Set(d, start.bias[m]);
   for (std::int64_t k = 0; k < depth; ++k) {
     const double* row = b + offsets[k];
     const double* factors = a + k * PackedRows::panel;
@@ -44,30 +46,30 @@ HWY_INLINE void scaled_rows_tile(D d, const double* HWY_RESTRICT a, std::int64_t
 
 template <int vectors, class D>
 HWY_INLINE void scaled_rows_column(D d, const double* a, std::int64_t depth, std::int64_t rows,
-                                   const double* b, const std::int64_t* offsets, const double* bias,
-                                   double* c, std::int64_t c_stride) {
+                                   const double* b, const std::int64_t* offsets,
+                                   const SumStart& start, double* c, std::int64_t c_stride) {
   constexpr int tile_rows = HWY_MAX_BYTES >= 64 ? 8 : 4;
   for (std::int64_t m = 0; m < rows; m += tile_rows) {
     const double* panel = a + m / PackedRows::panel * PackedRows::panel * depth;
     scaled_rows_tile<tile_rows, vectors>(d, panel + m % PackedRows::panel, depth, b, offsets,
-                                         bias != nullptr ? bias + m : nullptr, rows - m,
-                                         c + m * c_stride, c_stride);
+                                         {start.adds, start.bias ? start.bias + m : nullptr},
+                                         rows - m, c + m * c_stride, c_stride);
   }
 }
 
 void scaled_rows(const double* a, std::int64_t depth, std::int64_t rows, const double* b,
-                 const std::int64_t* offsets, std::int64_t columns, const double* bias, double* c,
-                 std::int64_t c_stride) {
+                 const std::int64_t* offsets, std::int64_t columns, const SumStart& start,
+                 double* c, std::int64_t c_stride) {
   const hn::ScalableTag<double> wide;
   const hn::CappedTag<double, 1> single;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(wide));
   std::int64_t p = 0;
   for (; p + 3 * lanes <= columns; p += 3 * lanes)
-    scaled_rows_column<3>(wide, a, depth, rows, b + p, offsets, bias, c + p, c_stride);
+    scaled_rows_column<3>(wide, a, depth, rows, b + p, offsets, start, c + p, c_stride);
   for (; p + lanes <= columns; p += lanes)
-    scaled_rows_column<1>(wide, a, depth, rows, b + p, offsets, bias, c + p, c_stride);
+    scaled_rows_column<1>(wide, a, depth, rows, b + p, offsets, start, c + p, c_stride);
   for (; p < columns; ++p)
-    scaled_rows_column<1>(single, a, depth, rows, b + p, offsets, bias, c + p, c_stride);
+    scaled_rows_column<1>(single, a, depth, rows, b + p, offsets, start, c + p, c_stride);
 }
 
 /// All dot products of `rows` vectors with `columns` others over whole vectors, then over the rest.
@@ -134,9 +136,10 @@ HWY_EXPORT(scaled_rows);
 HWY_EXPORT(dot_products);
 
 void add_scaled_rows(const PackedRows& a, const double* b, const std::int64_t* offsets,
-                     std::int64_t columns, const double* bias, double* c, std::int64_t c_stride) {
+                     std::int64_t columns, const SumStart& start, double* c,
+                     std::int64_t c_stride) {
   HWY_DYNAMIC_DISPATCH(scaled_rows)
-  (a.values.data<double>(), a.depth, a.rows, b, offsets, columns, bias, c, c_stride);
+  (a.values.data<double>(), a.depth, a.rows, b, offsets, columns, start, c, c_stride);
 }
 
 void add_dot_products(const DotSizes& sizes, const DotRows& a,

@@ -31,10 +31,14 @@ struct PackedRows {
   }
 };
 
-/// c[m * c_stride + p] = bias[m] + sum over k of a(m, k) * b[offsets[k] + p] for all rows m of a
-/// and p in [0, columns). `bias` may be null: zeroes.
+/// c[m * c_stride + p] = start + sum over k of a(m, k) * b[offsets[k] + p] for all rows m of a and
+/// p in [0, columns). The start is that element of c, bias[m] or, if there is no bias, 0.
+struct SumStart {
+  bool adds = false;  ///< to c
+  const double* bias = nullptr;
+};
 void add_scaled_rows(const PackedRows& a, const double* b, const std::int64_t* offsets,
-                     std::int64_t columns, const double* bias, double* c, std::int64_t c_stride);
+                     std::int64_t columns, const SumStart& start, double* c, std::int64_t c_stride);
 
 /// Several dot products' operands: `rows` vectors of `length` elements in each of `segments` parts.
 struct DotRows {

@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/cpu/f64_products.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/matrix_product.h"
 #include "ops/cpu/pieces.h"
@@ -22,25 +23,50 @@ std::int64_t row_pieces(const MatmulPlan& s) {
 
 }  // namespace
 
-dnnl_status_t multiply(const ProductSizes& sizes, float factor, const MatrixView& a,
-                       const MatrixView& b, bool adds, float* y, std::int64_t y_stride) {
+dnnl_status_t multiply(const ProductSizes& sizes, float factor, const MatrixView<float>& a,
+                       const MatrixView<float>& b, bool adds, float* y, std::int64_t y_stride) {
   use_one_thread();
   return dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', sizes.rows, sizes.columns,
                     sizes.depth, factor, a.data, a.stride, b.data, b.stride, adds ? 1.0f : 0.0f, y,
                     y_stride);
 }
 
-Tensor matmul(const Stream& stream, const Tensor& a, const Tensor& b, const MatmulOptions& options,
-              const Shape& shape) {
-  Tensor y = Tensor::empty(shape, DType::f32, stream.device);
-  auto* const to = y.data<float>();
-  if (y.element_count() == 0) return y;
-  const MatmulPlan plan = matmul_plan(a.shape(), b.shape(), options, shape);
-  if (a.element_count() == 0 || b.element_count() == 0) {
-    std::ranges::fill(y.elements<float>(), 0.0f);
-    return y;
+dnnl_status_t multiply(const ProductSizes& sizes, double factor, const MatrixView<double>& a,
+                       const MatrixView<double>& b, bool adds, double* y, std::int64_t y_stride) {
+  constexpr std::int64_t cached = 512;  // rows of b, of which a panel of columns stays in the cache
+  const auto of = [](const MatrixView<double>& m, std::int64_t row, std::int64_t column) {
+    return m.transposed ? m.data[column * m.stride + row] : m.data[row * m.stride + column];
+  };
+  std::vector<std::int64_t> offsets;
+  std::vector<double> turned;  // rows of a transposed b
+  for (std::int64_t first = 0; first < sizes.depth; first += cached) {
+    const std::int64_t depth = std::min(cached, sizes.depth - first);
+    const PackedRows rows = PackedRows::of(
+        sizes.rows, depth,
+        [&](std::int64_t row, std::int64_t k) { return factor * of(a, row, first + k); });
+    const double* columns = b.data + first * b.stride;
+    std::int64_t stride = b.stride;
+    if (b.transposed) {
+      stride = sizes.columns;
+      turned.resize(static_cast<std::size_t>(depth * stride));
+      for (std::int64_t k = 0; k < depth; ++k)
+        for (std::int64_t column = 0; column < stride; ++column)
+          turned[static_cast<std::size_t>(k * stride + column)] = of(b, first + k, column);
+      columns = turned.data();
+    }
+    offsets.resize(static_cast<std::size_t>(depth));
+    for (std::int64_t k = 0; k < depth; ++k) offsets[static_cast<std::size_t>(k)] = k * stride;
+    add_scaled_rows(rows, columns, offsets.data(), sizes.columns, {.adds = adds || first > 0}, y,
+                    y_stride);
   }
-  const float *left = a.data<float>(), *right = b.data<float>();
+  return dnnl_success;
+}
+
+namespace {
+
+template <class T>
+void multiply_all(const Stream& stream, const MatmulPlan& plan, const MatmulOptions& options,
+                  const T* left, const T* right, T* to) {
   const std::int64_t a_size = plan.rows * plan.depth, b_size = plan.depth * plan.columns;
   const std::int64_t y_size = plan.rows * plan.columns;
   const std::int64_t each = row_pieces(plan);
@@ -53,7 +79,7 @@ Tensor matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Matm
     dnnl_status_t status = dnnl_success;
     for (std::int64_t s = 0; s < plan.summed && status == dnnl_success; ++s) {
       const MatrixProduct& p = plan.products[static_cast<std::size_t>(result * plan.summed + s)];
-      status = multiply(sizes, 1.0f,
+      status = multiply(sizes, T(1),
                         {left + p.a * a_size + skipped, plan.a_stride, options.transposed_a},
                         {right + p.b * b_size, plan.b_stride, options.transposed_b}, s > 0,
                         to + p.y * y_size + first * plan.columns, plan.columns);
@@ -61,6 +87,28 @@ Tensor matmul(const Stream& stream, const Tensor& a, const Tensor& b, const Matm
     return status;
   };
   run_pieces(stream, static_cast<std::size_t>(plan.results * each), 0, piece);
+}
+
+template <class T>
+void fill_product(const Stream& stream, const Tensor& a, const Tensor& b,
+                  const MatmulOptions& options, Tensor& y) {
+  if (a.element_count() == 0 || b.element_count() == 0)
+    std::ranges::fill(y.elements<T>(), T(0));
+  else
+    multiply_all(stream, matmul_plan(a.shape(), b.shape(), options, y.shape()), options,
+                 a.data<T>(), b.data<T>(), y.data<T>());
+}
+
+}  // namespace
+
+Tensor matmul(const Stream& stream, const Tensor& a, const Tensor& b, const MatmulOptions& options,
+              const Shape& shape) {
+  Tensor y = Tensor::empty(shape, a.dtype(), stream.device);
+  if (y.element_count() == 0) return y;
+  if (y.dtype() == DType::f64)
+    fill_product<double>(stream, a, b, options, y);
+  else
+    fill_product<float>(stream, a, b, options, y);
   return y;
 }
 

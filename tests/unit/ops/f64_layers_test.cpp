@@ -66,13 +66,17 @@ struct Layer {
     EXPECT_LT(difference(found.y, expected.y), 1e-12);
     EXPECT_LT(difference(found.x_grad, expected.x_grad), 1e-12);
     EXPECT_LT(difference(found.w_grad, expected.w_grad), 1e-12);
-    if (bias) EXPECT_LT(difference(found.b_grad, expected.b_grad), 1e-12);
+    if (bias) {
+      EXPECT_LT(difference(found.b_grad, expected.b_grad), 1e-12);
+    }
     for (const int threads : {2, 5}) {
       const Outcome again = compute(kernel, threads);
       EXPECT_EQ(difference(again.y, found.y), 0) << threads << " threads";
       EXPECT_EQ(difference(again.x_grad, found.x_grad), 0) << threads << " threads";
       EXPECT_EQ(difference(again.w_grad, found.w_grad), 0) << threads << " threads";
-      if (bias) EXPECT_EQ(difference(again.b_grad, found.b_grad), 0) << threads << " threads";
+      if (bias) {
+        EXPECT_EQ(difference(again.b_grad, found.b_grad), 0) << threads << " threads";
+      }
     }
   }
 };
@@ -212,6 +216,58 @@ TEST(F64Norms, MomentsSurviveALargeMean) {
                          expected = reference::channel_moments({}, x);
     EXPECT_LT(difference(found.mean, expected.mean), 1e-13);
     EXPECT_LT(difference(found.variance, expected.variance), 1e-9);
+  }
+}
+
+TEST(F64Products, AgreeWithTheReferenceForAnyThreads) {
+  const KernelTable& table = kernels({}, DType::f64);
+  struct Case {
+    Shape a, b, y;
+    MatmulOptions options;
+  };
+  for (const auto& [a_shape, b_shape, y_shape, options] :
+       {Case{{7, 5}, {5, 9}, {7, 9}, {}}, Case{{3, 33, 65}, {3, 65, 20}, {3, 33, 20}, {}},
+        Case{{2, 65, 33}, {1, 65, 20}, {2, 33, 20}, {.transposed_a = true}},
+        Case{{200, 600}, {70, 600}, {200, 70}, {.transposed_b = true}},
+        Case{{1100, 9}, {6, 1100}, {9, 6}, {.transposed_a = true, .transposed_b = true}},
+        Case{{4, 30, 8}, {4, 30, 5}, {8, 5}, {.transposed_a = true}}}) {
+    SCOPED_TRACE(testing::Message() << to_string(a_shape) << " times " << to_string(b_shape));
+    const Tensor a = random(a_shape, 1), b = random(b_shape, 2);
+    const auto product = [&, y_shape = y_shape, options = options](const auto& matmul) {
+      return [&, y_shape, options](const Stream& stream) {
+        return std::vector{matmul(stream, a, b, options, y_shape)};
+      };
+    };
+    expect_the_references(product(table.matmul), product(reference::matmul));
+  }
+}
+
+// Sequences whose shares are kept and those whose shares are computed again, of several blocks.
+TEST(F64Attention, AgreesWithTheReferenceForAnyThreads) {
+  const KernelTable& table = kernels({}, DType::f64);
+  struct Case {
+    Shape q, k, v, mask;
+    bool causal;
+  };
+  for (const auto& [q_shape, k_shape, v_shape, mask_shape, causal] :
+       {Case{{3, 2, 5, 8}, {3, 2, 7, 8}, {3, 2, 7, 3}, {}, false},
+        Case{{2, 65, 64}, {2, 65, 64}, {2, 65, 64}, {65, 65}, true},
+        Case{{2, 300, 4}, {2, 310, 4}, {2, 310, 5}, {2, 1, 310}, false},
+        Case{{1, 17, 16}, {1, 17, 16}, {1, 17, 16}, {}, true}}) {
+    SCOPED_TRACE(testing::Message() << to_string(q_shape) << " and " << to_string(k_shape));
+    const Tensor q = random(q_shape, 1), k = random(k_shape, 2), v = random(v_shape, 3);
+    const Tensor mask = mask_shape.rank() == 0 ? Tensor() : random(mask_shape, 4);
+    const AttentionOptions options{.causal = causal, .scale = 0.3};
+    const auto attended = [&](const auto& attention, const auto& backward) {
+      return [&](const Stream& stream) {
+        const AttentionOutput output = attention(stream, q, k, v, mask, options);
+        const AttentionGradients g =
+            backward(stream, random(output.y.shape(), 5), q, k, v, mask, output, options);
+        return std::vector{output.y, g.q, g.k, g.v};
+      };
+    };
+    expect_the_references(attended(table.attention, table.attention_backward),
+                          attended(reference::attention, reference::attention_backward));
   }
 }
 
