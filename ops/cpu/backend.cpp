@@ -1,6 +1,6 @@
 #include "ops/cpu/backend.h"
 
-#include "ops/cpu/f64_layers.h"
+#include "ops/cpu/f64_kernels.h"
 #include "ops/cpu/kernel_caches.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/processor.h"
@@ -20,17 +20,26 @@ constexpr KernelTable f64_kernels = [] {
 #define TROUPE_KERNEL(name, signature) .name = reference::name,
 #include "ops/kernel_list.inc"
   };
-  table.convolution = convolution_f64;
-  table.linear = linear_f64;
-  table.channel_moments = channel_moments;
-  table.batch_norm = batch_norm;
-  table.batch_norm_backward = batch_norm_backward;
-  table.dropout = dropout;
-  table.matmul = matmul;
+  table.accumulate = accumulate_f64;
+  table.activate = activate_f64;
+  table.activate_backward = activate_backward_f64;
+  table.adam_step = adam_step_f64;
+  table.arithmetic = arithmetic_f64;
   table.attention = attention;
   table.attention_backward = attention_backward;
+  table.batch_norm = batch_norm;
+  table.batch_norm_backward = batch_norm_backward;
+  table.channel_moments = channel_moments;
+  table.convolution = convolution_f64;
+  table.copy_elements = copy_elements;
+  table.dropout = dropout;
+  table.layer_norm = layer_norm_f64;
+  table.layer_norm_backward = layer_norm_backward_f64;
+  table.linear = linear_f64;
+  table.matmul = matmul;
   table.max_pool = max_pool;
   table.max_pool_backward = max_pool_backward;
+  table.momentum_step = momentum_step_f64;
   return table;
 }();
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ops/cpu/convolution_rule.h"
-#include "ops/cpu/f64_layers.h"
+#include "ops/cpu/f64_kernels.h"
 #include "ops/cpu/f64_planes.h"
 #include "ops/cpu/f64_products.h"
 #include "ops/cpu/parallel.h"

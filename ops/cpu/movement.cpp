@@ -34,9 +34,10 @@ std::pair<std::int64_t, std::int64_t> places_of(std::span<const Axis> axes, std:
   return {from, to};
 }
 
-void copy_line(const float* from, const Axis& axis, float* to) {
+template <class T>
+void copy_line(const T* from, const Axis& axis, T* to) {
   if (axis.from == 1 && axis.to == 1) {
-    std::memcpy(to, from, static_cast<std::size_t>(axis.size) * sizeof(float));
+    std::memcpy(to, from, static_cast<std::size_t>(axis.size) * sizeof(T));
     return;
   }
   for (std::int64_t i = 0; i < axis.size; ++i) to[i * axis.to] = from[i * axis.from];
@@ -44,7 +45,8 @@ void copy_line(const float* from, const Axis& axis, float* to) {
 
 /// A plane whose outer axis lies dense in `from` and whose inner axis lies dense in `to`, in blocks
 /// of whole cache lines.
-void transpose(const float* from, const Axis& outer, const Axis& inner, float* to) {
+template <class T>
+void transpose(const T* from, const Axis& outer, const Axis& inner, T* to) {
   constexpr std::int64_t block = 16;
   for (std::int64_t o = 0; o < outer.size; o += block)
     for (std::int64_t i = 0; i < inner.size; i += block) {
@@ -56,7 +58,8 @@ void transpose(const float* from, const Axis& outer, const Axis& inner, float* t
     }
 }
 
-void copy_lines(const Stream& stream, std::span<const Axis> axes, const float* from, float* to) {
+template <class T>
+void copy_lines(const Stream& stream, std::span<const Axis> axes, const T* from, T* to) {
   const Axis inner = axes.back();
   const auto outer = axes.first(axes.size() - 1);
   if (outer.empty()) {  // one stretch is divided too
@@ -79,7 +82,8 @@ void copy_lines(const Stream& stream, std::span<const Axis> axes, const float* f
 }
 
 /// Transposes planes of the last two axes, divided into strips of the outer one of them.
-void copy_planes(const Stream& stream, std::span<const Axis> axes, const float* from, float* to) {
+template <class T>
+void copy_planes(const Stream& stream, std::span<const Axis> axes, const T* from, T* to) {
   const Axis inner = axes.back(), outer = axes[axes.size() - 2];
   const auto planes = axes.first(axes.size() - 2);
   constexpr std::int64_t strip = 64;
@@ -95,20 +99,28 @@ void copy_planes(const Stream& stream, std::span<const Axis> axes, const float* 
   });
 }
 
+template <class T>
+void copy_axes_of(const Stream& stream, std::span<const Axis> axes, const T* from, T* to) {
+  const Axis inner = axes.back();
+  const bool transposes =
+      axes.size() > 1 && axes[axes.size() - 2].from == 1 && inner.to == 1 && inner.from > 1;
+  (transposes ? copy_planes<T> : copy_lines<T>)(stream, axes, from, to);
+}
+
 }  // namespace
 
 void copy_elements(const Stream& stream, const Shape& space, const Tensor& from,
                    const ElementPlaces& from_places, Tensor& to, const ElementPlaces& to_places) {
-  if (from.dtype() != DType::f32)
+  if (from.dtype() != DType::f32 && from.dtype() != DType::f64)
     return reference::copy_elements(stream, space, from, from_places, to, to_places);
   if (space.element_count() == 0) return;
   const std::vector<Axis> axes = copy_axes(space, from_places, to_places);
-  const float* source = from.data<float>() + from_places.offset;
-  float* target = to.data<float>() + to_places.offset;
-  const Axis inner = axes.back();
-  const bool transposes =
-      axes.size() > 1 && axes[axes.size() - 2].from == 1 && inner.to == 1 && inner.from > 1;
-  (transposes ? copy_planes : copy_lines)(stream, axes, source, target);
+  if (from.dtype() == DType::f64)
+    copy_axes_of<double>(stream, axes, from.data<double>() + from_places.offset,
+                         to.data<double>() + to_places.offset);
+  else
+    copy_axes_of<float>(stream, axes, from.data<float>() + from_places.offset,
+                        to.data<float>() + to_places.offset);
 }
 
 }  // namespace troupe::cpu

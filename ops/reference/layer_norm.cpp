@@ -1,13 +1,16 @@
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "ops/reference/kernels.h"
 
 namespace troupe::reference {
 namespace {
 
-double element(const Tensor& tensor, std::int64_t i, double otherwise) {
-  return tensor.defined() ? tensor.data<double>()[i] : otherwise;
+/// The elements of a vector, or equal ones if it is undefined.
+std::vector<double> elements_or(const Tensor& tensor, double otherwise, std::int64_t count) {
+  if (!tensor.defined()) return std::vector<double>(static_cast<std::size_t>(count), otherwise);
+  return {tensor.data<double>(), tensor.data<double>() + count};
 }
 
 std::int64_t rows_of(const Tensor& x, std::int64_t features) {
@@ -22,6 +25,8 @@ LayerNormOutput layer_norm(const Stream&, const Tensor& x, const Tensor& weight,
   LayerNormOutput output{Tensor::empty(x.shape(), DType::f64, x.device()),
                          Tensor::empty({rows}, DType::f64, x.device()),
                          Tensor::empty({rows}, DType::f64, x.device())};
+  const auto slopes = elements_or(weight, 1.0, features),
+             offsets = elements_or(bias, 0.0, features);
   for (std::int64_t row = 0; row < rows; ++row) {
     const double* from = x.data<double>() + row * features;
     double* to = output.y.data<double>() + row * features;
@@ -30,8 +35,10 @@ LayerNormOutput layer_norm(const Stream&, const Tensor& x, const Tensor& weight,
     mean /= static_cast<double>(features);
     for (std::int64_t i = 0; i < features; ++i) variance += (from[i] - mean) * (from[i] - mean);
     const double inverse = 1 / std::sqrt(variance / static_cast<double>(features) + epsilon);
-    for (std::int64_t i = 0; i < features; ++i)
-      to[i] = (from[i] - mean) * inverse * element(weight, i, 1.0) + element(bias, i, 0.0);
+    for (std::int64_t i = 0; i < features; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      to[i] = (from[i] - mean) * inverse * slopes[at] + offsets[at];
+    }
     output.mean.data<double>()[row] = mean;
     output.inverse_deviation.data<double>()[row] = inverse;
   }
@@ -47,8 +54,11 @@ NormGradients layer_norm_backward(const Stream&, const Tensor& grad, const Tenso
                           Tensor::empty({features}, DType::f64, x.device()),
                           Tensor::empty({features}, DType::f64, x.device()),
                           {}};
-  std::ranges::fill(gradients.weight.elements<double>(), 0.0);
-  std::ranges::fill(gradients.bias.elements<double>(), 0.0);
+  const auto weight_grad = gradients.weight.elements<double>(),
+             bias_grad = gradients.bias.elements<double>();
+  std::ranges::fill(weight_grad, 0.0);
+  std::ranges::fill(bias_grad, 0.0);
+  const auto slopes = elements_or(weight, 1.0, features);
   for (std::int64_t row = 0; row < rows_of(x, features); ++row) {
     const double *from = x.data<double>() + row * features,
                  *given = grad.data<double>() + row * features;
@@ -57,15 +67,17 @@ NormGradients layer_norm_backward(const Stream&, const Tensor& grad, const Tenso
     const double inverse = output.inverse_deviation.data<double>()[row];
     double sum = 0, product = 0;
     for (std::int64_t i = 0; i < features; ++i) {
+      const auto at = static_cast<std::size_t>(i);
       const double normalised = (from[i] - mean) * inverse;
-      gradients.weight.data<double>()[i] += given[i] * normalised;
-      gradients.bias.data<double>()[i] += given[i];
-      sum += given[i] * element(weight, i, 1.0);
-      product += given[i] * element(weight, i, 1.0) * normalised;
+      weight_grad[at] += given[i] * normalised;
+      bias_grad[at] += given[i];
+      sum += given[i] * slopes[at];
+      product += given[i] * slopes[at] * normalised;
     }
     for (std::int64_t i = 0; i < features; ++i) {
-      const double centred = given[i] * element(weight, i, 1.0) * static_cast<double>(features) -
-                             sum - (from[i] - mean) * inverse * product;
+      const double centred =
+          given[i] * slopes[static_cast<std::size_t>(i)] * static_cast<double>(features) - sum -
+          (from[i] - mean) * inverse * product;
       to[i] = centred * inverse / static_cast<double>(features);
     }
   }

@@ -5,17 +5,22 @@ namespace troupe::reference {
 void momentum_step(const Stream&, const MomentumStep& factors, const Tensor& weights,
                    const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
                    Tensor& new_momentum) {
-  for (std::int64_t e = 0; e < weights.element_count(); ++e) {
-    const double w = weights.data<double>()[e];
-    double g = gradient.data<double>()[e];
+  const double *from = weights.data<double>(), *gradients = gradient.data<double>();
+  const bool has_momentum = factors.momentum != 0.0;
+  const double* old = has_momentum && momentum.defined() ? momentum.data<double>() : nullptr;
+  double *to = new_weights.data<double>(),
+         *next = has_momentum ? new_momentum.data<double>() : nullptr;
+  for (std::int64_t e = 0, count = weights.element_count(); e < count; ++e) {
+    const double w = from[e];
+    double g = gradients[e];
     if (factors.weight_decay != 0.0) g += factors.weight_decay * w;  // w may be infinite
     double direction = g;
-    if (factors.momentum != 0.0) {
-      const double m = momentum.defined() ? factors.momentum * momentum.data<double>()[e] + g : g;
-      new_momentum.data<double>()[e] = m;
+    if (has_momentum) {
+      const double m = old != nullptr ? factors.momentum * old[e] + g : g;
+      next[e] = m;
       direction = factors.nesterov ? g + factors.momentum * m : m;
     }
-    new_weights.data<double>()[e] = w - factors.lr * direction;
+    to[e] = w - factors.lr * direction;
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "ops/cpu/f64_layers.h"
+#include "ops/cpu/f64_kernels.h"
 #include "ops/loss.h"
 #include "tests/unit/ops/vector_support.h"
 

@@ -1,5 +1,5 @@
 // The vectorised kernels of f64 against the reference's plain loops.
-#include "ops/cpu/f64_layers.h"
+#include "ops/cpu/f64_kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -159,6 +159,12 @@ void expect_the_references(const Kernel& kernel, const Reference& reference) {
   }
 }
 
+/// The reference.
+constexpr KernelTable plain{
+#define TROUPE_KERNEL(name, signature) .name = reference::name,
+#include "ops/kernel_list.inc"
+};
+
 struct Images {
   Shape shape;
   Layout layout;
@@ -269,6 +275,81 @@ TEST(F64Attention, AgreesWithTheReferenceForAnyThreads) {
     expect_the_references(attended(table.attention, table.attention_backward),
                           attended(reference::attention, reference::attention_backward));
   }
+}
+
+// Of several parts, the last one shorter than the others.
+TEST(F64Parts, AgreeWithTheReferenceForAnyThreads) {
+  const KernelTable& table = kernels({}, DType::f64);
+  const Shape shape{3, 16, 37, 11};
+  for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
+    const auto tensor = [&](unsigned seed) {
+      return reference::in_layout(random(shape, seed), layout);
+    };
+    const Tensor a = tensor(1), b = tensor(2), channel = random({1, 16, 1, 1}, 3);
+    const auto combined = [&](const KernelTable& with) {
+      return [&](const Stream& stream) {
+        Tensor sum = a.clone();
+        with.accumulate(stream, sum, b);
+        return std::vector{
+            sum,
+            with.arithmetic(stream, ArithmeticOperation::divide, a, b),
+            with.arithmetic(stream, ArithmeticOperation::multiply, a, channel),
+            with.activate(stream, ActivationFunction::gelu, a),
+            with.activate_backward(stream, ActivationFunction::silu, a, b),
+        };
+      };
+    };
+    expect_the_references(combined(table), combined(plain));
+  }
+}
+
+TEST(F64Parts, OfOptimizersAreTheReferences) {
+  const Shape size{5003};
+  const Tensor weights = random(size, 1), gradient = random(size, 2), average = random(size, 3);
+  Tensor squares = random(size, 4);
+  for (double& square : squares.elements<double>()) square *= square;
+  const auto empty = [&] { return Tensor::empty(size, DType::f64, Device::cpu()); };
+  const auto stepped = [&](const KernelTable& with) {
+    return [&](const Stream& stream) {
+      std::vector<Tensor> results;
+      for (const Tensor& before : {Tensor(), average}) {
+        Tensor next = empty(), momentum = empty();
+        with.momentum_step(stream,
+                           {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
+                           weights, gradient, before, next, momentum);
+        results.insert(results.end(), {next, momentum});
+        Tensor adam = empty(), new_average = empty(), new_squares = empty();
+        with.adam_step(stream, {.lr = 0.1, .weight_decay = 0.01}, weights, gradient, before,
+                       before.defined() ? squares : Tensor(), adam, new_average, new_squares);
+        results.insert(results.end(), {adam, new_average, new_squares});
+      }
+      Tensor next = empty(), none;
+      with.momentum_step(stream, {.lr = 0.1}, weights, gradient, {}, next, none);
+      results.push_back(next);
+      return results;
+    };
+  };
+  expect_the_references(stepped(kernels({}, DType::f64)), stepped(plain));
+}
+
+TEST(F64Parts, OfLayerNormsAgreeWithTheReference) {
+  for (const std::int64_t features : {1, 65, 5000})
+    for (const bool scaled : {true, false}) {
+      const Shape shape{3, 71, features};
+      const Tensor x = random(shape, 1), grad = random(shape, 2);
+      const Tensor weight = scaled ? random(Shape{features}, 3) : Tensor(),
+                   bias = scaled ? random(Shape{features}, 4) : Tensor();
+      const auto normalised = [&](const KernelTable& with) {
+        return [&](const Stream& stream) {
+          const LayerNormOutput output = with.layer_norm(stream, x, weight, bias, features, 1e-5);
+          const NormGradients g =
+              with.layer_norm_backward(stream, grad, x, weight, output, features);
+          return std::vector{output.y, output.mean, output.inverse_deviation,
+                             g.x,      g.weight,    g.bias};
+        };
+      };
+      expect_the_references(normalised(kernels({}, DType::f64)), normalised(plain));
+    }
 }
 
 TEST(F64Dropout, AndMaxPoolingAgreeWithTheReferenceForAnyThreads) {
