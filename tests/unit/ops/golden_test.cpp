@@ -160,7 +160,7 @@ Training train(const ModelSource& source, const Shape& sample, const Recipe& rec
   Model model = source.make({.shape = sample, .classes = 10});
   const std::size_t blocks = model.blocks.size();
   Network network(std::move(model), 0, blocks, dtype, stream);
-  network.use(initial_state(network.spec(), dtype, 1));
+  network.use(calm(network.spec(), initial_state(network.spec(), dtype, 1)));
   Training result;
   for (std::int64_t step = 0; step < steps; ++step) {
     const Tensor images =
@@ -281,27 +281,25 @@ TEST_P(GoldenTraining, AgreesInDoublePrecisionToOneInAHundredMillion) {
 
 // Rounding is amplified until some ReLU or pooling decides otherwise, and then much at once; when
 // that happens is chance. So a step is held against the largest distance of PyTorch's own run up to
-// two steps later.
-double allowance(const Tensor& distances, std::int64_t step) {
+// two steps later, and at least against `least`: PyTorch's loss may happen to be the exact one.
+double allowance(const Tensor& distances, std::int64_t step, double least = 0) {
   const double* values = distances.data<double>();
-  return 3 * *std::max_element(values, values + std::min(distances.element_count(), step + 3));
+  return 3 * std::max(least, *std::max_element(values, values + std::min(steps, step + 3)));
 }
 
-TEST_P(GoldenTraining, StaysWithinThreeTimesPyTorchsOwnDistanceInSinglePrecision) {
+class GoldenSingleTraining : public GoldenTraining {};
+
+TEST_P(GoldenSingleTraining, StaysWithinThreeTimesPyTorchsOwnDistance) {
   const Training exact = train(model_, sample_, recipe_, DType::f64);
   const Training ours = train(model_, sample_, recipe_, DType::f32);
-  const double first = *golden_[key_ + "losses"].data<double>();
-  EXPECT_NEAR(ours.losses[0], first, 1e-5 * first);
-  // Of the deeper ResNets, golden_models.py keeps the steps before f32's rounding is amplified: of
-  // ResNet-50 with CIFAR's stem none, so that the loss before the first step is all that is
-  // compared.
-  const std::int64_t compared = golden_[key_ + "f32_loss_distance"].element_count();
-  for (std::int64_t step = 0; step < compared; ++step) {
+  for (std::int64_t step = 0; step < steps; ++step) {
     const auto i = static_cast<std::size_t>(step);
-    const double loss = std::abs(ours.losses[i] - golden_[key_ + "losses"].data<double>()[step]);
+    const double expected = golden_[key_ + "losses"].data<double>()[step];
+    const double loss = std::abs(ours.losses[i] - expected);
     const double weights =
         relative_distance(cast(ours.states[i]->weights, DType::f64), exact.states[i]->weights);
-    EXPECT_LE(loss, allowance(golden_[key_ + "f32_loss_distance"], step)) << "step " << step;
+    EXPECT_LE(loss, allowance(golden_[key_ + "f32_loss_distance"], step, 0x1p-23 * expected))
+        << "step " << step;
     EXPECT_LE(weights, allowance(golden_[key_ + "f32_weight_distance"], step)) << "step " << step;
   }
 }
@@ -332,26 +330,34 @@ INSTANTIATE_TEST_SUITE_P(EachModel, GoldenMixedTraining,
                                          Run{"mnist_cnn", "0.001"}, Run{"mnist_cnn", "0.02"},
                                          Run{"mlp", "0.001"}, Run{"mlp", "0.02"}));
 
-INSTANTIATE_TEST_SUITE_P(EachModel, GoldenTraining,
-                         testing::Values(Run{"wide_resnet", "0.001"}, Run{"wide_resnet", "0.02"},
-                                         Run{"mnist_cnn", "0.001"}, Run{"mnist_cnn", "0.02"},
-                                         Run{"mlp", "0.001"}, Run{"mlp", "0.02"},
-                                         Run{"cifar_cnn", "0.001"}, Run{"cifar_cnn", "0.02"},
-                                         Run{"resnet18", "0.001"}, Run{"resnet34", "0.00001"},
-                                         Run{"resnet50", "0.000001"},
-                                         Run{"resnet18_cifar", "0.001"},
-                                         Run{"resnet50_cifar", "0.00001"}));
+using Names = std::initializer_list<const char*>;
 
-INSTANTIATE_TEST_SUITE_P(
-    EachRecipe, GoldenTraining,
-    testing::Values(Run{"mnist_cnn", "adam"}, Run{"mlp", "adam"}, Run{"mnist_cnn", "adamw"},
-                    Run{"mlp", "adamw"}, Run{"mnist_cnn", "clip_value"}, Run{"mlp", "clip_value"},
-                    Run{"mnist_cnn", "clip_norm"}, Run{"mlp", "clip_norm"}, Run{"mnist_cnn", "ema"},
-                    Run{"mlp", "ema"}, Run{"mnist_cnn", "label_smoothing"},
-                    Run{"mlp", "label_smoothing"}, Run{"mnist_cnn", "class_weights"},
-                    Run{"mlp", "class_weights"}, Run{"mnist_cnn", "mse"}, Run{"mlp", "mse"},
-                    Run{"mnist_cnn", "bce"}, Run{"mlp", "bce"}, Run{"mnist_cnn", "polynomial"},
-                    Run{"mlp", "polynomial"}));
+std::vector<Run> runs(const Names& models, const Names& recipes) {
+  std::vector<Run> all;
+  for (const char* recipe : recipes)
+    for (const char* model : models) all.push_back({model, recipe});
+  return all;
+}
+
+const Names small_models = {"wide_resnet", "mnist_cnn", "mlp", "cifar_cnn"},
+            resnets = {"resnet18", "resnet34", "resnet50", "resnet18_cifar", "resnet50_cifar"};
+const auto recipes = testing::ValuesIn(
+    runs({"mnist_cnn", "mlp"}, {"adam", "adamw", "clip_value", "clip_norm", "ema",
+                                "label_smoothing", "class_weights", "mse", "bce", "polynomial"}));
+
+INSTANTIATE_TEST_SUITE_P(EachModel, GoldenTraining,
+                         testing::ValuesIn(runs(small_models, {"0.001", "0.02"})));
+INSTANTIATE_TEST_SUITE_P(EachResNet, GoldenTraining,
+                         testing::ValuesIn(runs(resnets, {"0.000001", "0.001"})));
+INSTANTIATE_TEST_SUITE_P(EachRecipe, GoldenTraining, recipes);
+
+INSTANTIATE_TEST_SUITE_P(EachModel, GoldenSingleTraining,
+                         testing::ValuesIn(runs(small_models, {"0.001", "0.02"})));
+// At the larger rate, a ReLU that decides otherwise in f32 moves the weights of a ResNet further
+// than rounding does.
+INSTANTIATE_TEST_SUITE_P(EachResNet, GoldenSingleTraining,
+                         testing::ValuesIn(runs(resnets, {"0.000001"})));
+INSTANTIATE_TEST_SUITE_P(EachRecipe, GoldenSingleTraining, recipes);
 
 }  // namespace
 }  // namespace troupe::testing_ops

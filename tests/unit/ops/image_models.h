@@ -1,9 +1,13 @@
 #pragma once
-// Models by name, small, and the samples that they are tested with.
+// Models by name, small, and the samples and weights that they are tested with.
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
+#include "ops/kernels.h"
 #include "ops/models/models.h"
+#include "ops/nn/state.h"
 
 namespace troupe::testing_ops {
 
@@ -27,6 +31,19 @@ inline ModelSource small_model(const std::string& name, const SmallModelOptions&
   if (name == "resnet18_cifar") return ResNet18{cifar};
   if (name == "resnet50_cifar") return ResNet50{cifar};
   return MnistCnn{};
+}
+
+/// A state in the CPU's memory as calm() of golden_models.py leaves it: the last norm of each
+/// residual branch of a ResNet is small. Returns the state.
+inline StatePtr calm(const StateSpec& spec, StatePtr state) {
+  std::vector<NamedTensor> tensors = named_tensors(spec, *state, false);
+  const bool bottlenecks = std::ranges::any_of(
+      tensors, [](const NamedTensor& named) { return named.name == "layer1.0.bn3.weight"; });
+  for (NamedTensor& named : tensors)
+    if (named.name.starts_with("layer") &&
+        named.name.ends_with(bottlenecks ? ".bn3.weight" : ".bn2.weight"))
+      kernels({}, named.tensor.dtype()).fill({}, 0.125, named.tensor);
+  return state;
 }
 
 }  // namespace troupe::testing_ops
