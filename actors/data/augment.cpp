@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "actors/data/auto_augment.h"
 #include "actors/data/random_box.h"
 #include "runtime/error.h"
 #include "runtime/random.h"
@@ -41,6 +42,11 @@ void fill_normalised(const TransformOptions& options, std::int64_t channels, T* 
     for (int pixel = 0; pixel < 256; ++pixel)
       *numbers++ =
           static_cast<T>((pixel / 255.0 - of(options.mean, channel)) / of(options.std, channel));
+}
+
+/// Whether it does more than move pixels, which needs the whole image.
+constexpr bool changes_colours(Augment augment) {
+  return augment >= Augment::color_jitter && augment <= Augment::auto_augment_cifar10;
 }
 
 /// What SampleTransform::gather writes for the pixels of a line: their numbers in one channel.
@@ -152,11 +158,11 @@ SampleTransform::SampleTransform(const TransformOptions& options, const Shape& s
         ErrorCode::bad_options,
         fmt::format("`augment` is set, but samples have the shape {}", to_string(sample_shape)),
         "leave it empty: only [channels, height, width] can be augmented");
-  if (std::ranges::count(options.augment, Augment::color_jitter) > 0 && shape_[0] != 1 &&
-      shape_[0] != 3)
+  if (std::ranges::any_of(options.augment, changes_colours) && shape_[0] != 1 && shape_[0] != 3)
     throw Error(ErrorCode::bad_options,
-                fmt::format("`augment` has color_jitter, but samples have {} channels", shape_[0]),
-                "leave it out: only grey and RGB images have colours");
+                fmt::format("`augment` changes colours, but samples have {} channels", shape_[0]),
+                "leave out color_jitter, trivial_augment, rand_augment and auto_augment: only grey "
+                "and RGB images have colours");
   numbers_ = normalised_pixels(options, shape_[0]);
 }
 
@@ -230,22 +236,41 @@ void SampleTransform::erase(const ImageBox& box, T* out) const {
       std::fill_n(out + (channel * shape_[1] + y) * shape_[2] + box.left, box.width, T{0});
 }
 
+void SampleTransform::change(Augment augment, std::span<std::uint8_t> pixels, std::int64_t epoch,
+                             std::uint32_t sample) const {
+  const SizedImage image{{pixels, shape_[0]}, shape_[1], shape_[2]};
+  const std::vector<double>& ranges = options_.color_jitter;
+  switch (augment) {
+    case Augment::color_jitter:
+      return color_jitter(image.planes,
+                          {ranges[0], ranges[1], ranges[2], ranges.size() == 4 ? ranges[3] : 0},
+                          key("augment.color_jitter", epoch, sample));
+    case Augment::trivial_augment:
+      return troupe::trivial_augment(image, key("augment.trivial_augment", epoch, sample));
+    case Augment::rand_augment:
+      return troupe::rand_augment(image, key("augment.rand_augment", epoch, sample));
+    default:
+      return troupe::auto_augment(image,
+                                  augment == Augment::auto_augment ? AutoAugmentPolicy::imagenet
+                                                                   : AutoAugmentPolicy::cifar10,
+                                  key("augment.auto_augment", epoch, sample));
+  }
+}
+
 template <class T>
 void SampleTransform::apply(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample,
                             T* out) const {
   const auto bytes = [](std::int64_t) { return ByteLine(); };
   std::span<const Augment> augment = options_.augment;
-  std::vector<std::uint8_t> jittered;
-  const auto jitter = std::ranges::find(augment, Augment::color_jitter);
-  if (jitter != augment.end()) {  // pixels move before it and after it
-    const auto before = static_cast<std::size_t>(jitter - augment.begin());
-    jittered.resize(static_cast<std::size_t>(shape_.element_count()));
-    gather(pixels, choose(augment.first(before), epoch, sample), bytes, jittered.data());
-    const std::vector<double>& ranges = options_.color_jitter;
-    color_jitter({jittered, shape_[0]},
-                 {ranges[0], ranges[1], ranges[2], ranges.size() == 4 ? ranges[3] : 0},
-                 key("augment.color_jitter", epoch, sample));
-    pixels = jittered.data();
+  std::vector<std::uint8_t> changed, moved;
+  const auto next = [&] { return std::ranges::find_if(augment, changes_colours); };
+  for (auto found = next(); found != augment.end(); found = next()) {  // pixels move in between
+    const auto before = static_cast<std::size_t>(found - augment.begin());
+    moved.resize(static_cast<std::size_t>(shape_.element_count()));
+    gather(pixels, choose(augment.first(before), epoch, sample), bytes, moved.data());
+    change(*found, moved, epoch, sample);
+    changed.swap(moved);
+    pixels = changed.data();
     augment = augment.subspan(before + 1);
   }
   const Window window = choose(augment, epoch, sample);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,12 @@ enum class Augment : std::uint8_t {
   flip,           ///< mirrored left to right, every second time
   vertical_flip,  ///< mirrored top to bottom, every second time
   crop,           ///< padded by four zero pixels on each side, then a random window of the old size
-  random_resized_crop,  ///< a random part, resized to the shape of samples; must be the first
-  color_jitter,         ///< random brightness, contrast, saturation and hue
+  random_resized_crop,   ///< a random part, resized to the shape of samples; must be the first
+  color_jitter,          ///< random brightness, contrast, saturation and hue
+  trivial_augment,       ///< one of 14 operations, of random strength (TrivialAugmentWide)
+  rand_augment,          ///< two of 14 operations (RandAugment)
+  auto_augment,          ///< one of 25 pairs of operations (AutoAugment), learned on ImageNet
+  auto_augment_cifar10,  ///< the same, learned on CIFAR-10
   random_erasing,  ///< every second time, a random rectangle becomes 0 after normalising; must be
                    ///< the last
 };
@@ -80,6 +85,8 @@ class SampleTransform {
   void apply(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample, T* out) const;
 
  private:
+  void change(Augment augment, std::span<std::uint8_t> pixels, std::int64_t epoch,
+              std::uint32_t sample) const;
   struct Window;  // which source pixel each target pixel shows
   struct Axis;    // the same of one axis
   RandomKey key(std::string_view operation, std::int64_t epoch, std::uint32_t sample) const;

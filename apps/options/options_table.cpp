@@ -46,6 +46,10 @@ constexpr std::pair<std::string_view, Augment> augmentations[] = {
     {"vertical_flip", Augment::vertical_flip},
     {"random_resized_crop", Augment::random_resized_crop},
     {"color_jitter", Augment::color_jitter},
+    {"trivial_augment", Augment::trivial_augment},
+    {"rand_augment", Augment::rand_augment},
+    {"auto_augment", Augment::auto_augment},
+    {"auto_augment_cifar10", Augment::auto_augment_cifar10},
     {"random_erasing", Augment::random_erasing}};
 constexpr std::pair<std::string_view, LogLevel> log_levels[] = {{"info", LogLevel::info},
                                                                 {"debug", LogLevel::debug}};

@@ -6,6 +6,8 @@ images/ has a small file of each kind. The tensors are what Pillow and torchvisi
     evaluated/SIZE/FILE    [3, 16, 16]: Resize(SIZE), CenterCrop(16); 19 and 21 leave out odd numbers of pixels
     part/L,T,W,H/FILE      [3, 16, 16]: resized_crop of that box to 16 x 16
     jitter/OP,FACTOR       [3, 16, 16]: adjust_OP (of the hue: by a turn) of part/7,9,16,16/photo.png as a uint8 tensor
+    operation/OP,MAGNITUDE [3, 13, 16]: that operation of AutoAugment and its like on its first 13 rows
+    equalized              [3, 26, 37]: photo.png, equalized
 
 Run it again only to change them.
 """
@@ -18,8 +20,9 @@ import numpy
 import torch
 from PIL import Image
 from safetensors.numpy import save_file
-from torchvision.transforms import v2
+from torchvision.transforms import InterpolationMode, v2
 from torchvision.transforms import functional as F
+from torchvision.transforms.autoaugment import _apply_op
 
 here = pathlib.Path(__file__).parent
 folder = here / "images"
@@ -111,4 +114,15 @@ for operation in ["brightness", "contrast", "saturation"]:
         tensors[f"jitter/{operation},{factor}"] = changed.numpy()
 for turn in [-0.5, -0.1, 0.0, 0.3]:
     tensors[f"jitter/hue,{turn}"] = F.adjust_hue(as_tensor, turn).contiguous().numpy()
+few_rows = as_tensor[:, :13].contiguous()
+moved = [("ShearX", 0.3), ("ShearX", -0.71), ("ShearY", 0.23), ("ShearY", -0.99), ("TranslateX", 5.9), ("TranslateX", -3.2),
+         ("TranslateY", 2.0), ("TranslateY", -40.0), ("Rotate", 30.0), ("Rotate", -112.5)]
+factors = [(name, factor) for name in ["Brightness", "Color", "Contrast", "Sharpness"] for factor in [-0.93, 0.63]]
+others = [("Posterize", 2), ("Posterize", 8), ("Solarize", 85.0), ("Solarize", 255.0), ("AutoContrast", 0.0),
+          ("Invert", 0.0), ("Identity", 0.0)]
+for name, magnitude in moved + factors + others:
+    changed = _apply_op(few_rows, name, magnitude, InterpolationMode.NEAREST, None)
+    tensors[f"operation/{name},{magnitude}"] = changed.contiguous().numpy()
+whole = torch.from_numpy(channels_first(tensors["decoded/photo.png"]))
+tensors["equalized"] = F.equalize(whole).contiguous().numpy()
 save_file(tensors, here / "images.safetensors")

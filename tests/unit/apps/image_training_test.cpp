@@ -26,7 +26,8 @@ class ImageTraining : public testing::Test {
                      "data: {name: image_folder, path: " +
                          (folder_ / "images").string() +
                          ", resize: 18, image_size: 16, color_jitter: [0.4, 0.4, 0.4], augment: "
-                         "[random_resized_crop, flip, vertical_flip, crop, color_jitter, "
+                         "[random_resized_crop, flip, trivial_augment, vertical_flip, crop, "
+                         "auto_augment, color_jitter, rand_augment, auto_augment_cifar10, "
                          "random_erasing], mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, "
                          "0.225]}\n"
                          "train: {batch_size: 4, micro_batches: 2, epochs: 3, lr: 0.01}\n"

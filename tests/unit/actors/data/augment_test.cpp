@@ -231,7 +231,9 @@ TEST(SampleTransform, WritesTheBytesThatItWouldNormalise) {
       {},
       {Augment::flip},
       {Augment::vertical_flip, Augment::crop, Augment::flip},
-      {Augment::crop, Augment::color_jitter, Augment::flip}};
+      {Augment::crop, Augment::color_jitter, Augment::flip},
+      {Augment::trivial_augment, Augment::crop, Augment::rand_augment, Augment::color_jitter,
+       Augment::auto_augment, Augment::auto_augment_cifar10}};
   for (const Shape& shape : {Shape{3, 5, 7}, Shape{1, 28, 28}, Shape{3, 33, 19}, Shape{3, 3, 1}})
     for (const auto& augment : all)
       for (const DType dtype : {DType::f32, DType::f64}) {

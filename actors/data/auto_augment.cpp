@@ -1,0 +1,161 @@
+#include "actors/data/auto_augment.h"
+
+#include <array>
+#include <cmath>
+#include <span>
+
+namespace troupe {
+namespace {
+
+using enum ImageOperation;
+
+/// The largest magnitudes of a set of operations.
+struct Strengths {
+  double shear, translate_x, translate_y, rotate, factor;
+  double bits;  ///< that posterize drops
+};
+
+/// Of the policies and of rand_augment; 150 and 331 are the pixels of the images that these were
+/// searched on.
+Strengths moderate(const SizedImage& image) {
+  return {.shear = 0.3,
+          .translate_x = 150.0 / 331.0 * static_cast<double>(image.width),
+          .translate_y = 150.0 / 331.0 * static_cast<double>(image.height),
+          .rotate = 30,
+          .factor = 0.9,
+          .bits = 4};
+}
+constexpr Strengths wide{
+    .shear = 0.99, .translate_x = 32, .translate_y = 32, .rotate = 135, .factor = 0.99, .bits = 6};
+
+bool has_sign(ImageOperation operation) { return operation >= shear_x && operation <= sharpness; }
+
+/// The magnitude at `step` of `steps` equal ones from none to the largest, in f32 as
+/// torch.linspace.
+double magnitude_of(ImageOperation operation, const Strengths& most, int step, int steps) {
+  const auto between = [&](double none, double all) {
+    const auto from = static_cast<float>(none), to = static_cast<float>(all);
+    const float each = (to - from) / static_cast<float>(steps);
+    return double{step < (steps + 1) / 2 ? from + each * static_cast<float>(step)
+                                         : to - each * static_cast<float>(steps - step)};
+  };
+  switch (operation) {
+    case shear_x:
+    case shear_y:
+      return between(0, most.shear);
+    case translate_x:
+      return between(0, most.translate_x);
+    case translate_y:
+      return between(0, most.translate_y);
+    case rotate:
+      return between(0, most.rotate);
+    case brightness:
+    case color:
+    case contrast:
+    case sharpness:
+      return between(0, most.factor);
+    case posterize:
+      return 8 - std::nearbyint(step * most.bits / steps);
+    case solarize:
+      return between(255, 0);
+    default:
+      return 0;
+  }
+}
+
+/// Uniform in [0, count).
+std::size_t pick(std::uint32_t bits, std::size_t count) {
+  return static_cast<std::size_t>((std::uint64_t{bits} * count) >> 32);
+}
+
+/// Of the sets of operations that are chosen from alike.
+constexpr std::array choices{identity,  shear_x,    shear_y,       translate_x, translate_y,
+                             rotate,    brightness, color,         contrast,    sharpness,
+                             posterize, solarize,   auto_contrast, equalize};
+
+void change(const SizedImage& image, ImageOperation operation, double magnitude,
+            std::uint32_t sign) {
+  const bool negative = has_sign(operation) && sign >> 31 != 0;
+  change_image(image, operation, negative ? -magnitude : magnitude);
+}
+
+/// An operation of a policy, with a step of 9 for its magnitude.
+struct Part {
+  ImageOperation operation;
+  float probability;
+  int step = 0;
+};
+using Policy = std::array<Part, 2>;
+
+constexpr Policy of_imagenet[] = {
+    {{{posterize, 0.4f, 8}, {rotate, 0.6f, 9}}}, {{{solarize, 0.6f, 5}, {auto_contrast, 0.6f}}},
+    {{{equalize, 0.8f}, {equalize, 0.6f}}},      {{{posterize, 0.6f, 7}, {posterize, 0.6f, 6}}},
+    {{{equalize, 0.4f}, {solarize, 0.2f, 4}}},   {{{equalize, 0.4f}, {rotate, 0.8f, 8}}},
+    {{{solarize, 0.6f, 3}, {equalize, 0.6f}}},   {{{posterize, 0.8f, 5}, {equalize, 1.0f}}},
+    {{{rotate, 0.2f, 3}, {solarize, 0.6f, 8}}},  {{{equalize, 0.6f}, {posterize, 0.4f, 6}}},
+    {{{rotate, 0.8f, 8}, {color, 0.4f, 0}}},     {{{rotate, 0.4f, 9}, {equalize, 0.6f}}},
+    {{{equalize, 0.0f}, {equalize, 0.8f}}},      {{{invert, 0.6f}, {equalize, 1.0f}}},
+    {{{color, 0.6f, 4}, {contrast, 1.0f, 8}}},   {{{rotate, 0.8f, 8}, {color, 1.0f, 2}}},
+    {{{color, 0.8f, 8}, {solarize, 0.8f, 7}}},   {{{sharpness, 0.4f, 7}, {invert, 0.6f}}},
+    {{{shear_x, 0.6f, 5}, {equalize, 1.0f}}},    {{{color, 0.4f, 0}, {equalize, 0.6f}}},
+    {{{equalize, 0.4f}, {solarize, 0.2f, 4}}},   {{{solarize, 0.6f, 5}, {auto_contrast, 0.6f}}},
+    {{{invert, 0.6f}, {equalize, 1.0f}}},        {{{color, 0.6f, 4}, {contrast, 1.0f, 8}}},
+    {{{equalize, 0.8f}, {equalize, 0.6f}}}};
+
+constexpr Policy of_cifar10[] = {{{{invert, 0.1f}, {contrast, 0.2f, 6}}},
+                                 {{{rotate, 0.7f, 2}, {translate_x, 0.3f, 9}}},
+                                 {{{sharpness, 0.8f, 1}, {sharpness, 0.9f, 3}}},
+                                 {{{shear_y, 0.5f, 8}, {translate_y, 0.7f, 9}}},
+                                 {{{auto_contrast, 0.5f}, {equalize, 0.9f}}},
+                                 {{{shear_y, 0.2f, 7}, {posterize, 0.3f, 7}}},
+                                 {{{color, 0.4f, 3}, {brightness, 0.6f, 7}}},
+                                 {{{sharpness, 0.3f, 9}, {brightness, 0.7f, 9}}},
+                                 {{{equalize, 0.6f}, {equalize, 0.5f}}},
+                                 {{{contrast, 0.6f, 7}, {sharpness, 0.6f, 5}}},
+                                 {{{color, 0.7f, 7}, {translate_x, 0.5f, 8}}},
+                                 {{{equalize, 0.3f}, {auto_contrast, 0.4f}}},
+                                 {{{translate_y, 0.4f, 3}, {sharpness, 0.2f, 6}}},
+                                 {{{brightness, 0.9f, 6}, {color, 0.2f, 8}}},
+                                 {{{solarize, 0.5f, 2}, {invert, 0.0f}}},
+                                 {{{equalize, 0.2f}, {auto_contrast, 0.6f}}},
+                                 {{{equalize, 0.2f}, {equalize, 0.6f}}},
+                                 {{{color, 0.9f, 9}, {equalize, 0.6f}}},
+                                 {{{auto_contrast, 0.8f}, {solarize, 0.2f, 8}}},
+                                 {{{brightness, 0.1f, 3}, {color, 0.7f, 0}}},
+                                 {{{solarize, 0.4f, 5}, {auto_contrast, 0.9f}}},
+                                 {{{translate_y, 0.9f, 9}, {translate_y, 0.7f, 9}}},
+                                 {{{auto_contrast, 0.9f}, {solarize, 0.8f, 3}}},
+                                 {{{equalize, 0.8f}, {invert, 0.1f}}},
+                                 {{{translate_y, 0.7f, 9}, {auto_contrast, 0.9f}}}};
+
+}  // namespace
+
+void trivial_augment(const SizedImage& image, const RandomKey& key) {
+  constexpr int steps = 30;
+  const auto drawn = key.block(0);
+  const ImageOperation operation = choices[pick(drawn[0], choices.size())];
+  const auto step = static_cast<int>(pick(drawn[1], steps + 1));
+  change(image, operation, magnitude_of(operation, wide, step, steps), drawn[2]);
+}
+
+void rand_augment(const SizedImage& image, const RandomKey& key) {
+  const auto drawn = key.block(0);
+  for (const std::size_t number : {0, 2}) {
+    const ImageOperation operation = choices[pick(drawn[number], choices.size())];
+    change(image, operation, magnitude_of(operation, moderate(image), 9, 30), drawn[number + 1]);
+  }
+}
+
+void auto_augment(const SizedImage& image, AutoAugmentPolicy policy, const RandomKey& key) {
+  const std::span<const Policy> all =
+      policy == AutoAugmentPolicy::imagenet ? std::span(of_imagenet) : std::span(of_cifar10);
+  const auto drawn = key.block(0), signs = key.block(1);
+  const Policy& chosen = all[pick(drawn[0], all.size())];
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const auto& [operation, probability, step] = chosen[i];
+    if (uniform_float(drawn[1 + i]) < probability)
+      change(image, operation, magnitude_of(operation, moderate(image), step, 9), signs[i]);
+  }
+}
+
+}  // namespace troupe

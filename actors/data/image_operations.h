@@ -1,0 +1,40 @@
+#pragma once
+// Changes of an image in place, with torchvision's formulas for tensors of uint8 and its names of
+// transforms (torchvision.transforms.autoaugment).
+
+#include <cstdint>
+
+#include "actors/data/color_jitter.h"
+
+namespace troupe {
+
+/// What an operation's magnitude means, if it has one.
+enum class ImageOperation : std::uint8_t {
+  identity,
+  shear_x,        ///< columns to the left for each row from the top
+  shear_y,        ///< rows upwards for each column from the left
+  translate_x,    ///< pixels to the right, truncated
+  translate_y,    ///< pixels downwards, truncated
+  rotate,         ///< degrees counter-clockwise about the centre
+  brightness,     ///< the factor less 1, of adjust_brightness
+  color,          ///< the factor less 1, of adjust_saturation
+  contrast,       ///< the factor less 1, of adjust_contrast
+  sharpness,      ///< the factor less 1: below 0 the image is smoothed, above 0 sharpened
+  posterize,      ///< bits of each byte that are kept, the highest ones
+  solarize,       ///< bytes from this one on are inverted
+  auto_contrast,  ///< each channel is stretched to 0 to 255
+  equalize,       ///< each channel's histogram is made flat
+  invert,
+};
+
+/// An image with its size. Grey (one channel) or RGB.
+struct SizedImage {
+  ColorPlanes planes;
+  std::int64_t height = 0, width = 0;
+};
+
+/// Pixels that come from outside of the image are 0. Moved pixels are those nearest to their
+/// places.
+void change_image(const SizedImage& image, ImageOperation operation, double magnitude);
+
+}  // namespace troupe
