@@ -86,15 +86,34 @@ std::string of_the_launcher(const CLI::App& used, std::string_view flag) {
                      name);
 }
 
-/// "train.lr=0.1" of -r train.lr 0.1, whose last word is unknown; empty if there is none such.
-std::string split_assignment(const std::vector<std::string>& words,
-                             const std::vector<std::string>& unknown) {
-  for (std::size_t i = 2; i < words.size(); ++i)
-    if ((words[i - 2] == "-r" || words[i - 2] == "--override") &&
-        words[i - 1].find('=') == std::string::npos &&
-        std::ranges::find(unknown, words[i]) != unknown.end())
-      return shell_word(fmt::format("{}={}", words[i - 1], words[i]));
+/// What was meant by an assignment whose words the shell has taken apart: "train.lr=0.1" of
+/// -r train.lr 0.1, 'model.widths=[8, 4]' of -r model.widths=[8, 4]. Empty if all are whole.
+/// `sure`: only what cannot be an assignment and other words.
+std::string split_assignment(const std::vector<std::string>& words, bool sure) {
+  for (std::size_t i = 1; i < words.size() && words[i - 1] != "--"; ++i) {
+    if (words[i - 1] != "-r" && words[i - 1] != "--override") continue;
+    std::string text = words[i];
+    const bool is_whole = text.find('=') != std::string::npos;
+    if (text.empty() || (is_whole && sure)) continue;
+    std::size_t next = i + 1;
+    const auto ends = [&] { return next == words.size() || words[next].starts_with('-'); };
+    if (!is_whole && !ends()) {
+      if (text.back() == ':') text.pop_back();
+      if (words[next] == "=") ++next;
+      text += '=';
+    }
+    const auto is_open = [&] {
+      return text.ends_with('=') || std::ranges::count(text, '[') > std::ranges::count(text, ']');
+    };
+    while (is_open() && !ends()) text += (text.ends_with('=') ? "" : " ") + words[next++];
+    if (next > i + 1 && !is_open()) return shell_word(text);
+  }
   return {};
+}
+
+Error needs_one_word(const std::string& name, const std::string& assignment) {
+  return {ErrorCode::usage, fmt::format("{}: -r needs KEY=VALUE in one word", name),
+          "write -r " + assignment};
 }
 
 /// A flag that the verb does not have.
@@ -135,10 +154,9 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
       takes_overrides(used) && !assignments.empty())
     return {ErrorCode::usage, fmt::format("{}: each KEY=VALUE needs its own -r", name),
             assignments};
-  if (const std::string assignment = split_assignment(words, unknown);
+  if (const std::string assignment = split_assignment(words, false);
       takes_overrides(used) && !assignment.empty())
-    return {ErrorCode::usage, fmt::format("{}: -r needs KEY=VALUE in one word", name),
-            "write -r " + assignment};
+    return needs_one_word(name, assignment);
   if (takes_overrides(used) && !words.empty() &&
       (words.back() == "-r" || words.back() == "--override"))
     return {ErrorCode::usage, fmt::format("{}: {} needs KEY=VALUE", name, words.back()),
@@ -252,6 +270,11 @@ int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv
       words.insert(words.begin() + std::min<std::ptrdiff_t>(std::ssize(words), 2), help.data());
   }
   app.parse(static_cast<int>(words.size()), words.data());
+  if (const auto used = app.get_subcommands(); !used.empty() && takes_overrides(*used.front()))
+    if (const auto assignment = split_assignment({argv + 1, argv + argc}, true);
+        !assignment.empty())
+      throw needs_one_word(fmt::format("{} {}", program_name(), used.front()->get_name()),
+                           assignment);
   const int code =
       chosen({.program = argv[0], .command_line = command_line(argc, argv), .own = own});
   // A listing that could not be written is a failure; training needs no terminal.

@@ -35,6 +35,26 @@ struct EvalArguments {
   std::vector<std::string> overrides;
 };
 
+/// Another name than that of the run is meant if both models have the same tensors. Where its
+/// options do not fit, that they are another model's is the reason.
+Options recorded_options(const WeightsFile& weights, const std::vector<std::string>& overrides,
+                         const Definitions& own) {
+  try {
+    return parse_recorded_options(weights.options, (weights.path / "manifest.json").string(),
+                                  overrides, own);
+  } catch (const Error& error) {
+    constexpr std::string_view key = "model.name=";
+    const std::string before = recorded_option(weights.options, "model", "name");
+    for (const std::string& text : overrides)
+      if (text.starts_with(key) && text.substr(key.size()) != before)
+        throw Error(error.code(),
+                    fmt::format("{}: model.name is {} now, was {}: {}", weights.path.string(),
+                                text.substr(key.size()), before, error.message()),
+                    fmt::format("leave out -r {}", text));
+    throw;
+  }
+}
+
 Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
                     const Definitions& own) {
   if (!arguments.options.empty()) return load_options(arguments.options, arguments.overrides, own);
@@ -47,8 +67,7 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
   // The weights that the run started from do not matter, and may no longer exist.
   std::vector<std::string> overrides = {"model.weights="};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  Options options = parse_recorded_options(
-      weights.options, (weights.path / "manifest.json").string(), overrides, own);
+  Options options = recorded_options(weights, overrides, own);
   // A run on a GPU can be evaluated on a host without one, unless the command line or the precision
   // demands one.
   const bool is_asked = std::ranges::any_of(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -136,7 +137,7 @@ void check_graph_of_run(const std::string& before, const std::filesystem::path& 
 Error of_another_model(const Error& error, const std::filesystem::path& path,
                        const std::string& before, const Options& now) {
   if (error.code() != ErrorCode::other_model) return error;
-  std::string differ, remedy;
+  std::string differ, remedy, message = error.message();
   if (auto old_options = options_of(before, now)) {
     const OptionFields fields = option_fields(*old_options);
     for (const OptionChange& change : option_changes(*old_options, now, "model")) {
@@ -146,6 +147,7 @@ Error of_another_model(const Error& error, const std::filesystem::path& path,
           fmt::format("{}-r {}", remedy.empty() ? "" : " ", assignment(change.key, change.before));
       if (is_of_model(field, now.model.name))
         differ += fmt::format("{} is {} now, was {}: ", change.key, change.now, change.before);
+      if (change.key == "model.name") message = "the weights belong to another model";  // no list
     }
   }
   if (const std::string file = recorded_option(before, "model", "file"); !file.empty())
@@ -153,7 +155,7 @@ Error of_another_model(const Error& error, const std::filesystem::path& path,
                                                : "-r " + assignment("model.file", file);
   const std::string partly =
       now.weights.empty() ? "" : ", or take what fits with -r model.strict=false";
-  return {error.code(), fmt::format("{}: {}{}", path.string(), differ, error.message()),
+  return {error.code(), fmt::format("{}: {}{}", path.string(), differ, message),
           (remedy.empty() ? error.remedy() : remedy) + partly};
 }
 

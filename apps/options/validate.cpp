@@ -265,7 +265,7 @@ class Validator {
             "applied in a step with another scale than their own");
   }
 
-  /// `parts` numbers that add up to `total` and differ by at most 1, the larger ones last.
+  /// `parts` numbers that add up to `total` and differ by at most 1.
   static std::vector<std::size_t> equal_parts(std::size_t total, std::size_t parts) {
     std::vector<std::size_t> sizes;
     for (std::size_t i = 0; i < parts; ++i)
@@ -278,23 +278,28 @@ class Validator {
     const std::vector<std::size_t>& partition = pipeline_.partition;
     const ModelSource& chosen = options_.model.chosen();
     const std::string model = (chosen.file().empty() ? "" : "the model in ") + model_title(chosen);
+    const std::optional<std::size_t> known = blocks_of_the_model();
+    const std::size_t total = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
+    const std::string example =
+        known && *known >= stages
+            ? fmt::format(", such as [{}]", fmt::join(equal_parts(*known, stages), ", "))
+            : "";
     require(partition.empty() || partition.size() == stages,
             {"parallel.partition", "parallel.pipeline"},
-            fmt::format("set parallel.pipeline to {}, or give one number for each stage, or auto",
-                        partition.size()),
+            fmt::format("give one number for each stage{}, or auto{}", example,
+                        known && total != *known
+                            ? ""
+                            : fmt::format(", or set parallel.pipeline to {}", partition.size())),
             "parallel.partition is [{}] for {}, but parallel.pipeline is {}",
             fmt::join(partition, ", "), counted(std::ssize(partition), "stage"), stages);
-    const std::optional<std::size_t> known = blocks_of_the_model();
     if (!known) return;
     const std::size_t blocks = *known;
     require(stages <= blocks, {"parallel.pipeline", "model.name"},
             fmt::format("lower parallel.pipeline to {} or less", blocks),
             "parallel.pipeline is {}, but {} has {}", stages, model,
             counted(static_cast<std::int64_t>(blocks), "block"));
-    const std::size_t total = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
     require(partition.empty() || total == blocks, {"parallel.partition"},
-            fmt::format("make the numbers add up to {}, such as [{}], or write auto", blocks,
-                        fmt::join(equal_parts(blocks, stages), ", ")),
+            fmt::format("make the numbers add up to {}{}, or write auto", blocks, example),
             "parallel.partition is [{}], {} together, but {} has {}", fmt::join(partition, ", "),
             counted(static_cast<std::int64_t>(total), "block"), model, blocks);
   }

@@ -4,6 +4,7 @@
 
 #include "ops/nn/layers.h"
 #include "runtime/error.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -100,7 +101,7 @@ std::vector<std::int64_t> widths_of(std::string_view name, const ResNetOptions& 
   if (options.widths.empty()) return {64, 128, 256, 512};
   if (options.widths.size() == 4) return options.widths;
   throw Error(ErrorCode::bad_options,
-              fmt::format("`Model::widths` has {} numbers", options.widths.size()),
+              fmt::format("`Model::widths` has {}", counted(std::ssize(options.widths), "number")),
               fmt::format("{} takes four, such as [64, 128, 256, 512]", name));
 }
 

@@ -126,8 +126,17 @@ TEST_F(Command, RefusesUnknownVerbsAndFlags) {
   expect_usage_error(troupe_command({"--verzion"}), "--verzion", "--version");
   expect_usage_error(troupe_command({"options", "a.yaml", "b.yaml"}), "b.yaml", "--help");
   expect_usage_error(troupe_command({"options", "-r"}), "-r needs KEY=VALUE", "-r train.lr=0.05");
-  expect_usage_error(troupe_command({"train", "o.yaml", "-r", "train.lr", "0.1"}),
-                     "-r needs KEY=VALUE in one word", "write -r train.lr=0.1");
+  const std::string one_word = "-r needs KEY=VALUE in one word";
+  for (const std::vector<std::string>& split :
+       {std::vector<std::string>{"train", "o.yaml", "-r", "train.lr", "0.1"},
+        {"train", "-r", "train.lr", "0.1", "o.yaml"},
+        {"train", "-r", "train.lr", "0.1"},
+        {"plan", "o.yaml", "-r", "train.lr", "=", "0.1"},
+        {"train", "o.yaml", "-r", "train.lr=", "0.1"},
+        {"options", "o.yaml", "--override", "train.lr:", "0.1", "-r", "seed=2"}})
+    expect_usage_error(troupe_command(split), one_word, "write -r train.lr=0.1");
+  expect_usage_error(troupe_command({"train", "o.yaml", "-r", "model.widths=[16,", "16]"}),
+                     one_word, "write -r 'model.widths=[16, 16]'");
   for (const auto& [flag, key] :
        {std::pair("--batch-size", "train.batch_size"), std::pair("--base-lr", "train.lr"),
         std::pair("--lr", "train.lr"), std::pair("--epochs", "train.epochs")})

@@ -149,8 +149,10 @@ TEST(Options, TheFormerNameOfThePartitionIsRead) {
 }
 
 TEST(Options, APartitionTellsTheStagesItIsFor) {
-  EXPECT_THAT(refusal("", {"parallel.partition=[5, 7]"}),
-              HasSubstr("set parallel.pipeline to 2, or give one number for each stage"));
+  EXPECT_THAT(
+      refusal("", {"parallel.partition=[5, 7]"}),
+      HasSubstr(
+          "give one number for each stage, such as [12], or auto, or set parallel.pipeline to 2"));
 }
 
 TEST(Options, AreRefusedUnderBothOfTheirNames) {
