@@ -20,6 +20,7 @@
 #include <hwy/foreach_target.h>
 
 #include "hwy/contrib/math/math-inl.h"  // quoted, so that it stays below foreach_target.h
+#include "ops/cpu/exponential-inl.h"
 #include "ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,10 +31,17 @@ T largest_of(const T* x, std::int64_t count) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto best = hn::Set(d, -std::numeric_limits<T>::infinity());
+  auto defined = hn::Eq(best, best);
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) best = hn::Max(best, hn::LoadU(d, x + i));
+  for (; i + lanes <= count; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    defined = hn::And(defined, hn::Eq(v, v));
+    best = hn::Max(best, v);
+  }
   T largest = hn::GetLane(hn::MaxOfLanes(d, best));
-  for (; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
+  if (!hn::AllTrue(d, defined)) largest = std::numeric_limits<T>::quiet_NaN();
+  for (; i < count; ++i)
+    if (!(x[i] <= largest) && !std::isnan(largest)) largest = x[i];
   return largest;
 }
 
@@ -44,14 +52,16 @@ T exponentials(T* x, T shift, std::int64_t count) {
   auto sums = hn::Zero(d);
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto e = hn::Exp(d, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, shift)));
+    const auto difference = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, shift));
+    const auto e = nan_of(d, difference, hn::Exp(d, difference));
     sums = hn::Add(sums, e);
     hn::StoreU(e, d, x + i);
   }
   T sum = hn::GetLane(hn::SumOfLanes(d, sums));
   const hn::CappedTag<T, 1> single;
   for (; i < count; ++i) {
-    const auto e = hn::Exp(single, hn::Sub(hn::LoadU(single, x + i), hn::Set(single, shift)));
+    const auto difference = hn::Sub(hn::LoadU(single, x + i), hn::Set(single, shift));
+    const auto e = nan_of(single, difference, hn::Exp(single, difference));
     hn::StoreU(e, single, x + i);
     sum += x[i];
   }
@@ -183,7 +193,8 @@ class Attention {
 
   /// Scores of a quarter of a core's cache of 1 MiB.
   std::int64_t block_tokens() const {
-    return std::min(s_.tokens, std::clamp<std::int64_t>(65536 / s_.keys, 16, 128));
+    constexpr std::int64_t quarter = 262144 / sizeof(T);
+    return std::min(s_.tokens, std::clamp<std::int64_t>(quarter / s_.keys, 16, 128));
   }
   std::int64_t blocks() const { return (s_.tokens + block_tokens() - 1) / block_tokens(); }
   Block block(std::int64_t outer, std::int64_t number) const {
@@ -192,6 +203,14 @@ class Attention {
     return {outer, first, tokens, s_.seen(options_.causal, first + tokens - 1)};
   }
   std::size_t score_bytes() const { return bytes_of(block_tokens() * s_.keys); }
+  /// Of the products of a block: each size is that of the largest.
+  std::size_t multiply_bytes() const {
+    return aligned_bytes(
+        product_bytes<T>({std::max(block_tokens(), s_.keys),
+                          std::max({block_tokens(), s_.keys, s_.features, s_.outputs}),
+                          std::max({s_.keys, s_.features, s_.outputs})},
+                         false));
+  }
   /// Of the keys of one of the outer matrices, and of its values.
   std::size_t key_bytes() const { return bytes_of(s_.keys * s_.features); }
   std::size_t value_bytes() const { return bytes_of(s_.keys * s_.outputs); }
@@ -215,10 +234,10 @@ class Attention {
   }
 
   /// [tokens, keys] of a block, of what its tokens see.
-  dnnl_status_t scores(const Block& b, const T* transposed_keys, T* to) const {
+  dnnl_status_t scores(const Block& b, const T* transposed_keys, T* to, std::byte* memory) const {
     const auto status =
         multiply({b.tokens, s_.features, b.keys}, static_cast<T>(options_.scale),
-                 {queries(b), s_.features}, {transposed_keys, s_.keys}, false, to, b.keys);
+                 {queries(b), s_.features}, {transposed_keys, s_.keys}, false, to, b.keys, memory);
     if (masks_.defined())
       for (std::int64_t t = 0; t < b.tokens; ++t) {
         const MaskRow<T> row = masks_.row(b.outer, b.first + t);
@@ -292,7 +311,7 @@ class BackwardPass {
         v_(gradients.v.data<T>()) {}
 
   std::size_t scratch_bytes() const {
-    return attention_.score_bytes() + attention_.value_bytes() +
+    return attention_.multiply_bytes() + attention_.score_bytes() + attention_.value_bytes() +
            (keeps_shares_ ? 0 : attention_.key_bytes() + attention_.score_bytes());
   }
 
@@ -315,14 +334,16 @@ class BackwardPass {
   /// Working memory: transposed matrices, and two of the size of a block's scores. The last two are
   /// there where the forward pass kept no shares.
   struct Scratches {
+    std::byte* products;
     T *slopes, *values, *keys, *shares;
   };
   Scratches divided(std::byte* memory) const {
+    std::byte* const products = std::exchange(memory, memory + attention_.multiply_bytes());
     const auto take = [&](std::size_t bytes) {
       return reinterpret_cast<T*>(std::exchange(memory, memory + bytes));
     };
-    Scratches scratch{take(attention_.score_bytes()), take(attention_.value_bytes()), nullptr,
-                      nullptr};
+    Scratches scratch{products, take(attention_.score_bytes()), take(attention_.value_bytes()),
+                      nullptr, nullptr};
     if (keeps_shares_) return scratch;
     scratch.keys = take(attention_.key_bytes());
     scratch.shares = take(attention_.score_bytes());
@@ -334,7 +355,8 @@ class BackwardPass {
     const std::int64_t first = b.outer * s_.tokens + b.first;
     shares = keeps_shares_ ? saved_ + first * s_.keys : scratch.shares;
     if (keeps_shares_) return dnnl_success;
-    const dnnl_status_t status = attention_.scores(b, scratch.keys, scratch.shares);
+    const dnnl_status_t status =
+        attention_.scores(b, scratch.keys, scratch.shares, scratch.products);
     if (status == dnnl_success) attention_.normalise_again(b, scratch.shares, saved_ + first);
     return status;
   }
@@ -346,22 +368,23 @@ class BackwardPass {
     const T* shares = nullptr;
     if (const auto status = find_shares(b, scratch, shares); status != dnnl_success) return status;
     auto status = multiply({b.keys, b.tokens, s_.outputs}, T(1), {shares, b.keys, true},
-                           {grad, s_.outputs}, b.first > 0, v_grad, s_.outputs);
+                           {grad, s_.outputs}, b.first > 0, v_grad, s_.outputs, scratch.products);
     if (status != dnnl_success) return status;
     status = multiply({b.tokens, s_.outputs, b.keys}, T(1), {grad, s_.outputs},
-                      {scratch.values, s_.keys}, false, slopes, b.keys);
+                      {scratch.values, s_.keys}, false, slopes, b.keys, scratch.products);
     if (status != dnnl_success) return status;
     const AttentionRows<T>& rows = attention_.rows();
     for (std::int64_t t = 0; t < b.tokens; ++t) {
       const T mean = rows.dot_product(grad + t * s_.outputs, y + t * s_.outputs, s_.outputs);
       rows.score_gradient(shares + t * b.keys, mean, slopes + t * b.keys, b.keys);
     }
-    status =
-        multiply({b.tokens, b.keys, s_.features}, scale_, {slopes, b.keys},
-                 {attention_.keys(b), s_.features}, false, q_ + first * s_.features, s_.features);
+    status = multiply({b.tokens, b.keys, s_.features}, scale_, {slopes, b.keys},
+                      {attention_.keys(b), s_.features}, false, q_ + first * s_.features,
+                      s_.features, scratch.products);
     if (status != dnnl_success) return status;
     return multiply({b.keys, b.tokens, s_.features}, scale_, {slopes, b.keys, true},
-                    {attention_.queries(b), s_.features}, b.first > 0, k_grad, s_.features);
+                    {attention_.queries(b), s_.features}, b.first > 0, k_grad, s_.features,
+                    scratch.products);
   }
 
   const Attention<T>& attention_;
@@ -392,8 +415,10 @@ AttentionOutput attend(const Stream& stream, const Tensor& q, const Tensor& k, c
   const std::int64_t blocks = attention.blocks();
   run_pieces(
       stream, static_cast<std::size_t>(s.outer * blocks),
-      attention.key_bytes() + (keeps_shares ? 0 : attention.score_bytes()),
+      attention.multiply_bytes() + attention.key_bytes() +
+          (keeps_shares ? 0 : attention.score_bytes()),
       [&](std::size_t piece, std::byte* memory) {
+        std::byte* const products = std::exchange(memory, memory + attention.multiply_bytes());
         const auto number = static_cast<std::int64_t>(piece);
         const Block b = attention.block(number / blocks, number % blocks);
         const std::int64_t first = b.outer * s.tokens + b.first;
@@ -401,11 +426,12 @@ AttentionOutput attend(const Stream& stream, const Tensor& q, const Tensor& k, c
         T* const scores = keeps_shares ? saved + first * s.keys
                                        : reinterpret_cast<T*>(memory + attention.key_bytes());
         attention.transpose_keys(b, keys);
-        const dnnl_status_t status = attention.scores(b, keys, scores);
+        const dnnl_status_t status = attention.scores(b, keys, scores, products);
         if (status != dnnl_success) return status;
         attention.normalise(b, scores, keeps_shares ? nullptr : saved + first);
         return multiply({b.tokens, b.keys, s.outputs}, T(1), {scores, b.keys},
-                        {attention.values(b), s.outputs}, false, y + first * s.outputs, s.outputs);
+                        {attention.values(b), s.outputs}, false, y + first * s.outputs, s.outputs,
+                        products);
       });
   return output;
 }

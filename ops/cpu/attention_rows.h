@@ -8,7 +8,7 @@ namespace troupe::cpu {
 /// Functions of rows of `count` elements of T, f32 or f64.
 template <class T>
 struct AttentionRows {
-  T (*largest_of)(const T* x, std::int64_t count);
+  T (*largest_of)(const T* x, std::int64_t count);  ///< NaN if one of them is
   /// x = exp(x - shift); returns the sum.
   T (*exponentials)(T* x, T shift, std::int64_t count);
   void (*multiply_by)(T* x, T factor, std::int64_t count);

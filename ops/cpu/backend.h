@@ -3,8 +3,8 @@
 
 namespace troupe {
 
-/// f32 by oneDNN and vectorised kernels; f64 by vectorised convolutions and linear layers, and by
-/// the reference's loops.
+/// f32 by oneDNN and vectorised kernels; f64 by vectorised kernels for what takes most of the time,
+/// and by the reference's loops.
 const Backend& cpu_backend();
 
 }  // namespace troupe

@@ -207,47 +207,52 @@ InputCoefficients<T> input_coefficients(const GradientSums& sums, double scale, 
   return result;
 }
 
-/// What a whole tensor's gradients are computed from.
-struct NormInputs {
-  const Tensor &grad, &x, &z, &weight;
-  const ChannelMoments& moments;
-  double epsilon;
-  const NormEpilogue& epilogue;
-  bool batch_moments;
-};
-
 template <class T>
-void fill_gradients(const Stream& stream, const Panel& panel, const NormInputs& in,
-                    const NormCoefficients& norm, NormGradients& gradients) {
-  const bool dropped = in.epilogue.dropout > 0.0f, summed = in.epilogue.relu_of_sum();
-  Tensor tiles = Tensor::empty({6, panel.tile_elements()}, in.x.dtype(), stream.device);
+NormGradients gradients_of(const Stream& stream, const Tensor& grad, const Tensor& x,
+                           const Tensor& z, const Tensor& weight, const Tensor& bias,
+                           const ChannelMoments& moments, double epsilon,
+                           const NormEpilogue& epilogue, bool batch_moments) {
+  const DType dtype = x.dtype();
+  const Panel panel = Panel::of(x, "batch_norm_backward");
+  check_alike("batch_norm_backward", x, grad, dtype);
+  check_epilogue("batch_norm_backward", x, epilogue);
+  const NormCoefficients norm =
+      norm_coefficients("batch_norm_backward", weight, bias, moments, epsilon, panel.channels());
+  const bool dropped = epilogue.dropout > 0.0f;
+  const bool summed = epilogue.relu_of_sum();
+  if (dropped || summed) check_alike("batch_norm_backward", x, z, dtype);
+  NormGradients gradients{Tensor::empty(x.shape(), dtype, stream.device, x.layout()),
+                          Tensor::empty({panel.channels()}, dtype, stream.device),
+                          Tensor::empty({panel.channels()}, dtype, stream.device),
+                          {}};
+  if (summed) gradients.residual = Tensor::empty(x.shape(), dtype, stream.device, x.layout());
+
+  Tensor tiles = Tensor::empty({6, panel.tile_elements()}, dtype, stream.device);
   const auto tile = [&](int index, const T* values) {
     T* to = tiles.data<T>() + index * panel.tile_elements();
     panel.fill_tiles(values, to);
     return to;
   };
   NormBackward<T> n{};
-  n.mask = dropped || summed  ? NormMask::from_z
-           : in.epilogue.relu ? NormMask::from_x
-                              : NormMask::none;
-  n.grad = in.grad.data<T>();
-  n.x = in.x.data<T>();
-  n.z = dropped || summed ? in.z.data<T>() : nullptr;
+  n.mask = dropped || summed ? NormMask::from_z : epilogue.relu ? NormMask::from_x : NormMask::none;
+  n.grad = grad.data<T>();
+  n.x = x.data<T>();
+  n.z = dropped || summed ? z.data<T>() : nullptr;
   n.passed = summed ? gradients.residual.data<T>() : nullptr;
   n.dx = gradients.x.data<T>();
   n.slope = tile(0, norm.slope.data<T>());
   n.offset = tile(1, norm.offset.data<T>());
-  n.mean = tile(2, in.moments.mean.data<T>());
+  n.mean = tile(2, moments.mean.data<T>());
   const GradientSums sums = reduce(stream, n, panel);
   if (summed) {
     n.mask = NormMask::none;
     n.grad = n.passed;
   }
 
-  const double scale = dropped ? 1.0f / (1.0f - in.epilogue.dropout) : 1.0f;
+  const double scale = dropped ? 1.0f / (1.0f - epilogue.dropout) : 1.0f;
   const InputCoefficients<T> input =
-      input_coefficients<T>(sums, scale, static_cast<double>(panel.elements_per_channel()),
-                            in.weight, in.moments, in.epsilon, in.batch_moments, gradients);
+      input_coefficients<T>(sums, scale, static_cast<double>(panel.elements_per_channel()), weight,
+                            moments, epsilon, batch_moments, gradients);
   n.along_grad = tile(3, input.along_grad.data());
   n.along_x = tile(4, input.along_x.data());
   n.constant = tile(5, input.constant.data());
@@ -256,6 +261,7 @@ void fill_gradients(const Stream& stream, const Panel& panel, const NormInputs& 
     for (std::int64_t index = end - 1; index >= begin; --index)
       input_gradient(n, panel, panel.piece(index));
   });
+  return gradients;
 }
 
 }  // namespace
@@ -267,25 +273,8 @@ NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, cons
                                   const Tensor& z, const Tensor& weight, const Tensor& bias,
                                   const ChannelMoments& moments, double epsilon,
                                   const NormEpilogue& epilogue, bool batch_moments) {
-  const DType dtype = x.dtype();
-  const Panel panel = Panel::of(x, "batch_norm_backward");
-  check_alike("batch_norm_backward", x, grad, dtype);
-  check_epilogue("batch_norm_backward", x, epilogue);
-  const NormCoefficients norm =
-      norm_coefficients("batch_norm_backward", weight, bias, moments, epsilon, panel.channels());
-  const bool summed = epilogue.relu_of_sum();
-  if (epilogue.dropout > 0.0f || summed) check_alike("batch_norm_backward", x, z, dtype);
-  NormGradients gradients{Tensor::empty(x.shape(), dtype, stream.device, x.layout()),
-                          Tensor::empty({panel.channels()}, dtype, stream.device),
-                          Tensor::empty({panel.channels()}, dtype, stream.device),
-                          {}};
-  if (summed) gradients.residual = Tensor::empty(x.shape(), dtype, stream.device, x.layout());
-  const NormInputs inputs{grad, x, z, weight, moments, epsilon, epilogue, batch_moments};
-  if (dtype == DType::f64)
-    fill_gradients<double>(stream, panel, inputs, norm, gradients);
-  else
-    fill_gradients<float>(stream, panel, inputs, norm, gradients);
-  return gradients;
+  const auto of = x.dtype() == DType::f64 ? gradients_of<double> : gradients_of<float>;
+  return of(stream, grad, x, z, weight, bias, moments, epsilon, epilogue, batch_moments);
 }
 
 }  // namespace troupe::cpu

@@ -63,8 +63,8 @@ class Convolution final : public LayerKernel {
                 [&](std::int64_t n, double* memory) {
                   double* sums = memory + planes.elements();
                   fill_input(from + n * x_size, v, h, planes, memory);
-                  add_scaled_rows(*packed_, memory, offsets.data(), columns, {.bias = bias}, sums,
-                                  columns);
+                  add_scaled_rows(packed_->rows, memory, offsets.data(), columns, {.bias = bias},
+                                  sums, columns);
                   for (std::int64_t c = 0; c < o_.out_channels; ++c)
                     for (std::int64_t row = 0; row < v.out; ++row)
                       std::copy_n(sums + c * columns + row * planes.width, h.out,
@@ -94,8 +94,8 @@ class Convolution final : public LayerKernel {
                   double* sums = memory + planes.elements();
                   fill_gradient(from + n * size, v, h, planes, memory);
                   for (std::size_t phase = 0; phase < offsets.size(); ++phase) {
-                    add_scaled_rows(packed_gradient_[phase], memory, offsets[phase].data(), columns,
-                                    {}, sums, columns);
+                    add_scaled_rows(packed_gradient_[phase].rows, memory, offsets[phase].data(),
+                                    columns, {}, sums, columns);
                     scatter(sums, columns, planes.width, v, h, static_cast<std::int64_t>(phase),
                             to + n * x_size);
                   }
@@ -256,11 +256,22 @@ class Convolution final : public LayerKernel {
     }
   }
 
-  PackedRows pack_weights() const {
+  /// Packed rows and their memory.
+  struct Packed {
+    Tensor memory;
+    PackedRows rows;
+
+    template <class Element>
+    Packed(std::int64_t count, std::int64_t depth, const Element& element)
+        : memory(Tensor::empty({PackedRows::elements(count, depth)}, DType::f64, Device::cpu())),
+          rows(PackedRows::in(memory.data<double>(), count, depth, element)) {}
+  };
+
+  Packed pack_weights() const {
     const std::int64_t depth = o_.in_channels * o_.kernel_h * o_.kernel_w;
     const double* weights = weight_.data<double>();
-    return PackedRows::of(o_.out_channels, depth,
-                          [&](std::int64_t m, std::int64_t k) { return weights[m * depth + k]; });
+    return {o_.out_channels, depth,
+            [&](std::int64_t m, std::int64_t k) { return weights[m * depth + k]; }};
   }
 
   void pack_gradient(const Axis& v, const Axis& h) {
@@ -268,20 +279,20 @@ class Convolution final : public LayerKernel {
     for (std::int64_t a = 0; a < v.stride; ++a)
       for (std::int64_t b = 0; b < h.stride; ++b) {
         const std::int64_t rows = v.taps(a), columns = h.taps(b);
-        packed_gradient_.push_back(PackedRows::of(
+        packed_gradient_.emplace_back(
             o_.in_channels, o_.out_channels * rows * columns, [&](std::int64_t i, std::int64_t k) {
               const std::int64_t c = k / (rows * columns), j = k / columns % rows;
               const std::int64_t kh = a + v.stride * j, kw = b + h.stride * (k % columns);
               return weights[((c * o_.in_channels + i) * v.kernel + kh) * h.kernel + kw];
-            }));
+            });
       }
   }
 
   ConvolutionOptions o_;
   Tensor weight_, bias_;
   std::uint64_t version_ = 0;
-  std::optional<PackedRows> packed_;
-  std::vector<PackedRows> packed_gradient_;  ///< by phase, the column's changing fastest
+  std::optional<Packed> packed_;
+  std::vector<Packed> packed_gradient_;  ///< by phase, the column's changing fastest
 };
 
 }  // namespace

@@ -3,9 +3,9 @@
 // take f64 too; all others are the reference's. The same bits for any number of threads.
 
 #include <memory>
-#include <type_traits>
 
 #include "ops/kernels.h"
+#include "ops/reference/kernels.h"
 
 namespace troupe::cpu {
 
@@ -13,18 +13,14 @@ namespace troupe::cpu {
 std::unique_ptr<LayerKernel> convolution_f64(const ConvolutionOptions& options);
 std::unique_ptr<LayerKernel> linear_f64(const LinearOptions& options);
 
-template <auto kernel>
-using SignatureOf =
-    std::remove_pointer_t<std::remove_reference_t<decltype(std::declval<KernelTable>().*kernel)>>;
-
 // The reference's loops over parts of the tensors, which the threads share.
-SignatureOf<&KernelTable::accumulate> accumulate_f64;
-SignatureOf<&KernelTable::activate> activate_f64;
-SignatureOf<&KernelTable::activate_backward> activate_backward_f64;
-SignatureOf<&KernelTable::adam_step> adam_step_f64;
-SignatureOf<&KernelTable::arithmetic> arithmetic_f64;
-SignatureOf<&KernelTable::layer_norm> layer_norm_f64;
-SignatureOf<&KernelTable::layer_norm_backward> layer_norm_backward_f64;
-SignatureOf<&KernelTable::momentum_step> momentum_step_f64;
+decltype(reference::accumulate) accumulate_f64;
+decltype(reference::activate) activate_f64;
+decltype(reference::activate_backward) activate_backward_f64;
+decltype(reference::adam_step) adam_step_f64;
+decltype(reference::arithmetic) arithmetic_f64;
+decltype(reference::layer_norm) layer_norm_f64;
+decltype(reference::layer_norm_backward) layer_norm_backward_f64;
+decltype(reference::momentum_step) momentum_step_f64;
 
 }  // namespace troupe::cpu

@@ -4,6 +4,8 @@
 #include "ops/cpu/f64_products.h"
 #include "ops/cpu/matrix_product.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/pieces.h"
+#include "ops/cpu/scratch.h"
 
 namespace troupe::cpu {
 namespace {
@@ -26,16 +28,16 @@ class Linear final : public LayerKernel {
     const double* bias = bias_.defined() ? bias_.data<double>() : nullptr;
     for (std::int64_t n = 0; n < rows; ++n)
       for (std::int64_t o = 0; o < out_; ++o) to[n * out_ + o] = bias ? bias[o] : 0.0;
-    multiply_rows(stream, {rows, in_, out_}, {x.data<double>(), in_},
-                  {weight_.data<double>(), in_, true}, true, to);
+    multiply_parts(stream, {rows, in_, out_}, {x.data<double>(), in_},
+                   {weight_.data<double>(), in_, true}, true, to);
     return y;
   }
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape&, Layout) override {
     const std::int64_t rows = grad.dim(0);
     Tensor x_grad = Tensor::empty(Shape{rows, in_}, DType::f64, stream.device);
-    multiply_rows(stream, {rows, out_, in_}, {grad.data<double>(), out_},
-                  {weight_.data<double>(), in_}, false, x_grad.data<double>());
+    multiply_parts(stream, {rows, out_, in_}, {grad.data<double>(), out_},
+                   {weight_.data<double>(), in_}, false, x_grad.data<double>());
     return x_grad;
   }
 
@@ -43,8 +45,8 @@ class Linear final : public LayerKernel {
                        Tensor& weight_grad, Tensor& bias_grad) override {
     const double* slopes = grad.data<double>();
     const std::int64_t rows = x.dim(0);
-    multiply_rows(stream, {out_, rows, in_}, {slopes, out_, true}, {x.data<double>(), in_}, false,
-                  weight_grad.data<double>());
+    multiply_parts(stream, {out_, rows, in_}, {slopes, out_, true}, {x.data<double>(), in_}, false,
+                   weight_grad.data<double>());
     if (!bias_grad.defined()) return;
     double* sums = bias_grad.data<double>();
     std::fill_n(sums, out_, 0.0);
@@ -53,19 +55,39 @@ class Linear final : public LayerKernel {
   }
 
  private:
-  /// multiply() with the rows of the result divided among the threads.
-  static void multiply_rows(const Stream& stream, const ProductSizes& sizes,
-                            const MatrixView<double>& a, const MatrixView<double>& b, bool adds,
-                            double* y) {
-    constexpr std::int64_t block = 64;  // a multiple of PackedRows::panel
-    parallel(stream, (sizes.rows + block - 1) / block, 1,
-             [&](std::int64_t first, std::int64_t last) {
-               const std::int64_t begin = first * block, end = std::min(sizes.rows, last * block);
-               MatrixView<double> rows = a;
-               rows.data += a.transposed ? begin : begin * a.stride;
-               multiply({end - begin, sizes.depth, sizes.columns}, 1.0, rows, b, adds,
-                        y + begin * sizes.columns, sizes.columns);
-             });
+  /// multiply() with the rows or, if there are more of them, the columns of the result divided
+  /// among the threads.
+  static void multiply_parts(const Stream& stream, const ProductSizes& sizes,
+                             const MatrixView<double>& a, const MatrixView<double>& b, bool adds,
+                             double* y) {
+    constexpr std::int64_t least = 48;  // rows or columns that are worth another thread
+    const bool by_columns = sizes.columns > sizes.rows;
+    const std::int64_t count = by_columns ? sizes.columns : sizes.rows;
+    const std::int64_t parts =
+        std::clamp<std::int64_t>(count / least, 1, std::max(1, stream.threads));
+    const auto sizes_of = [&](std::int64_t part_count) {
+      return by_columns ? ProductSizes{sizes.rows, sizes.depth, part_count}
+                        : ProductSizes{part_count, sizes.depth, sizes.columns};
+    };
+    const std::size_t bytes =
+        aligned_bytes(product_bytes_f64(sizes_of((count + parts - 1) / parts), b.transposed));
+    const Scratch scratch(static_cast<std::size_t>(parts) * bytes);
+    parallel(stream, parts, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t part = first; part < last; ++part) {
+        const std::int64_t begin = count * part / parts, end = count * (part + 1) / parts;
+        MatrixView<double> left = a, right = b;
+        double* to = y;
+        if (by_columns) {
+          right.data += b.transposed ? begin * b.stride : begin;
+          to += begin;
+        } else {
+          left.data += a.transposed ? begin : begin * a.stride;
+          to += begin * sizes.columns;
+        }
+        multiply(sizes_of(end - begin), 1.0, left, right, adds, to, sizes.columns,
+                 static_cast<std::byte*>(scratch.data()) + static_cast<std::size_t>(part) * bytes);
+      }
+    });
   }
 
   std::int64_t in_, out_;

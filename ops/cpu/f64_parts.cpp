@@ -1,16 +1,22 @@
-// Kernels of f64 that need no vectors to keep up with the memory, or call the C library for each
-// element: the reference's loops, over parts of the tensors that the threads share.
+// Kernels of f64 that are bound by memory or by the C library's functions: the reference's loops,
+// over parts of the tensors that the threads share.
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <mutex>
 #include <vector>
 
+#include "ops/cpu/checks.h"
 #include "ops/cpu/f64_kernels.h"
+#include "ops/cpu/layer_norm.h"
 #include "ops/cpu/parallel.h"
 #include "ops/reference/kernels.h"
 
 namespace troupe::cpu {
 namespace {
+
+constexpr std::int64_t part_elements = 2048;  // in the cache, with the results
 
 /// A range of elements in the order of memory.
 struct Range {
@@ -19,47 +25,56 @@ struct Range {
   /// Undefined if the tensor is.
   Tensor of(const Tensor& tensor) const {
     if (!tensor.defined()) return {};
-    const auto offset = tensor.raw() - tensor.storage()->data();
-    return Tensor::view(
-        tensor.storage(),
-        static_cast<std::size_t>(offset) + static_cast<std::size_t>(begin) * sizeof(double),
-        {end - begin}, DType::f64);
+    const auto offset = static_cast<std::size_t>(tensor.raw() - tensor.storage()->data());
+    return Tensor::view(tensor.storage(),
+                        offset + static_cast<std::size_t>(begin) * size_of(tensor.dtype()),
+                        {end - begin}, tensor.dtype());
   }
-  void put(const Tensor& part, const Tensor& to) const {
+  void copy_to(const Tensor& to, const Tensor& part) const {
     std::memcpy(to.data<double>() + begin, part.raw(), part.bytes());
   }
 };
 
-/// Calls body(range) for ranges of `step` elements, the last one perhaps shorter.
+/// Calls body(range) for ranges of `step` elements, the last one perhaps shorter. Throws what a
+/// body has thrown.
 template <class Body>
 void for_ranges(const Stream& stream, std::int64_t count, std::int64_t step, const Body& body) {
+  if (count == 0) return;
+  std::mutex mutex;
+  std::exception_ptr failure;
   const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / step);
   parallel(stream, (count + step - 1) / step, grain, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i)
-      body(Range{i * step, std::min(count, (i + 1) * step)});
+    try {
+      for (std::int64_t i = first; i < last; ++i)
+        body(Range{i * step, std::min(count, (i + 1) * step)});
+    } catch (...) {  // parallel() lets nothing through
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
   });
+  if (failure) std::rethrow_exception(failure);
 }
-
-constexpr std::int64_t cached = 2048;  // elements, a part's copies included
 
 /// `kernel(range)` gives a part of the result.
 template <class Kernel>
 Tensor by_parts(const Stream& stream, const Tensor& like, const Kernel& kernel) {
   Tensor result = Tensor::empty(like.shape(), DType::f64, stream.device, like.layout());
-  for_ranges(stream, like.element_count(), cached,
-             [&](const Range& range) { range.put(kernel(range), result); });
+  for_ranges(stream, like.element_count(), part_elements,
+             [&](const Range& range) { range.copy_to(result, kernel(range)); });
   return result;
 }
 
-/// The rows of a layer norm that are computed together, by the shape alone.
-std::int64_t rows_together(std::int64_t features) {
-  return std::max<std::int64_t>(1, cached / std::max<std::int64_t>(1, features));
+Tensor zeroes(const Stream& stream, std::int64_t count) {
+  Tensor tensor = Tensor::empty({count}, DType::f64, stream.device);
+  std::ranges::fill(tensor.elements<double>(), 0.0);
+  return tensor;
 }
 
 }  // namespace
 
 void accumulate_f64(const Stream& stream, Tensor& a, const Tensor& b) {
-  for_ranges(stream, a.element_count(), cached, [&](const Range& range) {
+  check_alike("accumulate", a, b, DType::f64);
+  for_ranges(stream, a.element_count(), part_elements, [&](const Range& range) {
     Tensor sums = range.of(a);
     reference::accumulate(stream, sums, range.of(b));
   });
@@ -90,7 +105,7 @@ Tensor arithmetic_f64(const Stream& stream, ArithmeticOperation operation, const
 void momentum_step_f64(const Stream& stream, const MomentumStep& factors, const Tensor& weights,
                        const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
                        Tensor& new_momentum) {
-  for_ranges(stream, weights.element_count(), cached, [&](const Range& range) {
+  for_ranges(stream, weights.element_count(), part_elements, [&](const Range& range) {
     Tensor next = range.of(new_weights), next_momentum = range.of(new_momentum);
     reference::momentum_step(stream, factors, range.of(weights), range.of(gradient),
                              range.of(momentum), next, next_momentum);
@@ -100,7 +115,7 @@ void momentum_step_f64(const Stream& stream, const MomentumStep& factors, const 
 void adam_step_f64(const Stream& stream, const AdamStep& factors, const Tensor& weights,
                    const Tensor& gradient, const Tensor& exp_avg, const Tensor& exp_avg_sq,
                    Tensor& new_weights, Tensor& new_exp_avg, Tensor& new_exp_avg_sq) {
-  for_ranges(stream, weights.element_count(), cached, [&](const Range& range) {
+  for_ranges(stream, weights.element_count(), part_elements, [&](const Range& range) {
     Tensor next = range.of(new_weights), average = range.of(new_exp_avg),
            squares = range.of(new_exp_avg_sq);
     reference::adam_step(stream, factors, range.of(weights), range.of(gradient), range.of(exp_avg),
@@ -114,36 +129,38 @@ LayerNormOutput layer_norm_f64(const Stream& stream, const Tensor& x, const Tens
   LayerNormOutput output{Tensor::empty(x.shape(), DType::f64, stream.device),
                          Tensor::empty({rows}, DType::f64, stream.device),
                          Tensor::empty({rows}, DType::f64, stream.device)};
-  const std::int64_t together = rows_together(features);
-  for_ranges(stream, x.element_count(), together * features, [&](const Range& range) {
-    const LayerNormOutput part =
-        reference::layer_norm(stream, range.of(x), weight, bias, features, epsilon);
-    const Range of_rows{range.begin / features, range.end / features};
-    range.put(part.y, output.y);
-    of_rows.put(part.mean, output.mean);
-    of_rows.put(part.inverse_deviation, output.inverse_deviation);
-  });
+  for_ranges(stream, x.element_count(), rows_of_chunk(features) * features,
+             [&](const Range& range) {
+               const LayerNormOutput part =
+                   reference::layer_norm(stream, range.of(x), weight, bias, features, epsilon);
+               const Range of_rows{range.begin / features, range.end / features};
+               range.copy_to(output.y, part.y);
+               of_rows.copy_to(output.mean, part.mean);
+               of_rows.copy_to(output.inverse_deviation, part.inverse_deviation);
+             });
   return output;
 }
 
-// The parts' gradients of weight and bias are added up in their order.
+// The chunks' gradients of weight and bias are added up in their order.
 NormGradients layer_norm_backward_f64(const Stream& stream, const Tensor& grad, const Tensor& x,
                                       const Tensor& weight, const LayerNormOutput& output,
                                       std::int64_t features) {
+  check_alike("layer_norm_backward", x, grad, DType::f64);
   NormGradients gradients{Tensor::empty(x.shape(), DType::f64, stream.device),
-                          Tensor::zeros({features}, DType::f64),
-                          Tensor::zeros({features}, DType::f64),
+                          zeroes(stream, features),
+                          zeroes(stream, features),
                           {}};
-  const std::int64_t elements = rows_together(features) * features, count = x.element_count();
+  const std::int64_t count = x.element_count();
   if (count == 0) return gradients;
-  std::vector<NormGradients> parts(static_cast<std::size_t>((count + elements - 1) / elements));
-  for_ranges(stream, count, elements, [&](const Range& range) {
+  const std::int64_t chunk = rows_of_chunk(features) * features;
+  std::vector<NormGradients> parts(static_cast<std::size_t>((count + chunk - 1) / chunk));
+  for_ranges(stream, count, chunk, [&](const Range& range) {
     const Range of_rows{range.begin / features, range.end / features};
-    const LayerNormOutput saved{{}, of_rows.of(output.mean), of_rows.of(output.inverse_deviation)};
-    NormGradients& part = parts[static_cast<std::size_t>(range.begin / elements)];
-    part = reference::layer_norm_backward(stream, range.of(grad), range.of(x), weight, saved,
-                                          features);
-    range.put(part.x, gradients.x);
+    NormGradients& part = parts[static_cast<std::size_t>(range.begin / chunk)];
+    part = reference::layer_norm_backward(
+        stream, range.of(grad), range.of(x), weight,
+        {{}, of_rows.of(output.mean), of_rows.of(output.inverse_deviation)}, features);
+    range.copy_to(gradients.x, part.x);
     part.x = {};
   });
   for (const NormGradients& part : parts) {

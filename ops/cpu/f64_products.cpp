@@ -139,7 +139,7 @@ void add_scaled_rows(const PackedRows& a, const double* b, const std::int64_t* o
                      std::int64_t columns, const SumStart& start, double* c,
                      std::int64_t c_stride) {
   HWY_DYNAMIC_DISPATCH(scaled_rows)
-  (a.values.data<double>(), a.depth, a.rows, b, offsets, columns, start, c, c_stride);
+  (a.values, a.depth, a.rows, b, offsets, columns, start, c, c_stride);
 }
 
 void add_dot_products(const DotSizes& sizes, const DotRows& a,

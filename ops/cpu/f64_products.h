@@ -1,12 +1,10 @@
 #pragma once
-// Sums of products of f64, blocked for registers: what convolutions and linear layers in f64 are
-// made of. The order of additions depends on the sizes and the width of the vectors only. A caller
-// splits the work over threads.
+// Sums of products of f64, blocked for registers: what convolutions, linear layers, products of
+// matrices and attention in f64 are made of. The order of additions depends on the sizes and the
+// width of the vectors only. A caller splits the work over threads.
 
 #include <cstdint>
 #include <span>
-
-#include "runtime/tensor/tensor.h"
 
 namespace troupe::cpu {
 
@@ -14,20 +12,24 @@ namespace troupe::cpu {
 /// lies at (m / 8 * depth + k) * 8 + m % 8; the rows that fill up the last panel are zeroes.
 struct PackedRows {
   std::int64_t rows = 0, depth = 0;
-  Tensor values;  ///< f64
+  const double* values = nullptr;
 
   static constexpr std::int64_t panel = 8;
 
-  /// `element(m, k)` gives the elements.
+  /// The number of `values`.
+  static std::int64_t elements(std::int64_t rows, std::int64_t depth) {
+    return (rows + panel - 1) / panel * panel * depth;
+  }
+
+  /// In memory for that many; `element(m, k)` gives the elements.
   template <class Element>
-  static PackedRows of(std::int64_t rows, std::int64_t depth, const Element& element) {
-    const std::int64_t padded = (rows + panel - 1) / panel * panel;
-    PackedRows result{rows, depth, Tensor::empty({padded * depth}, DType::f64, Device::cpu())};
-    double* values = result.values.data<double>();
-    for (std::int64_t m = 0; m < padded; ++m)
+  static PackedRows in(double* memory, std::int64_t rows, std::int64_t depth,
+                       const Element& element) {
+    double* to = memory;
+    for (std::int64_t first = 0; first < rows; first += panel)
       for (std::int64_t k = 0; k < depth; ++k)
-        values[(m / panel * depth + k) * panel + m % panel] = m < rows ? element(m, k) : 0.0;
-    return result;
+        for (std::int64_t m = first; m < first + panel; ++m) *to++ = m < rows ? element(m, k) : 0.0;
+    return {rows, depth, memory};
   }
 };
 

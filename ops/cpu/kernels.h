@@ -1,6 +1,7 @@
 #pragma once
 // The f32 kernels of this CPU: oneDNN for convolution, linear and reorder, Highway for the rest. A
-// kernel of ops/kernel_list.inc is the function of that name in this namespace.
+// kernel of ops/kernel_list.inc is the function of that name in this namespace. Some take f64 too:
+// those that ops/cpu/backend.cpp lists for it.
 
 #include "ops/kernels.h"
 

@@ -128,12 +128,6 @@ std::int64_t grain_of(std::int64_t rows, std::int64_t features) {
                                 elements_per_thread / std::max<std::int64_t>(1, rows * features));
 }
 
-/// The rows whose gradients of the weight and the bias are added up in f32, by the shape alone: so
-/// many that writing the sums costs little, so few that they are exact to the last bits.
-std::int64_t rows_of_chunk(std::int64_t features) {
-  return std::clamp<std::int64_t>(32768 / std::max<std::int64_t>(1, features), 4, 32);
-}
-
 }  // namespace
 
 LayerNormOutput layer_norm(const Stream& stream, const Tensor& x, const Tensor& weight,

@@ -137,7 +137,7 @@ class OneDnnLinear final : public LayerKernel {
     run_pieces(stream, static_cast<std::size_t>(groups), 0, [&](std::size_t i, std::byte*) {
       const std::int64_t first = static_cast<std::int64_t>(i) * group;
       const dnnl_status_t status = multiply({group, rows, in}, 1.0f, {grads + first, out, true},
-                                            {inputs, in}, false, sums + first * in, in);
+                                            {inputs, in}, false, sums + first * in, in, nullptr);
       if (bias_sums) add_up_in_f64({}, {grads + first, out, rows}, group, 1.0, bias_sums + first);
       return status;
     });

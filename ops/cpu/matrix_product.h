@@ -1,5 +1,7 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/cpu/onednn.h"
 
@@ -13,16 +15,26 @@ struct MatrixView {
   bool transposed = false;  ///< multiplied transposed
 };
 
-/// y = factor * a b, or added to y, for a [rows, depth] and b [depth, columns] as multiplied; the
-/// rows of y lie `y_stride` apart. On the calling thread alone; the order of the sums depends on
-/// the sizes only. The sizes are at least 1.
+/// The sizes of a product of a [rows, depth] and b [depth, columns], as multiplied.
 struct ProductSizes {
   std::int64_t rows = 0, depth = 0, columns = 0;
 };
+
+/// The working memory of a product, which grows with each size. Of f32: none.
+std::size_t product_bytes_f64(const ProductSizes& sizes, bool transposed_b);
+template <class T>
+std::size_t product_bytes(const ProductSizes& sizes, bool transposed_b) {
+  return std::is_same_v<T, double> ? product_bytes_f64(sizes, transposed_b) : 0;
+}
+
+/// y = factor * a b, or added to y; the rows of y lie `y_stride` apart. On the calling thread
+/// alone; the order of the sums depends on the sizes only. Rows and columns are at least 1; a depth
+/// of 0 gives zeroes. By oneDNN in f32; oneDNN multiplies no f64.
 dnnl_status_t multiply(const ProductSizes& sizes, float factor, const MatrixView<float>& a,
-                       const MatrixView<float>& b, bool adds, float* y, std::int64_t y_stride);
-/// oneDNN multiplies no f64: a product by ops/cpu/f64_products.h, which does not fail.
+                       const MatrixView<float>& b, bool adds, float* y, std::int64_t y_stride,
+                       std::byte* memory);
 dnnl_status_t multiply(const ProductSizes& sizes, double factor, const MatrixView<double>& a,
-                       const MatrixView<double>& b, bool adds, double* y, std::int64_t y_stride);
+                       const MatrixView<double>& b, bool adds, double* y, std::int64_t y_stride,
+                       std::byte* memory);
 
 }  // namespace troupe::cpu

@@ -78,10 +78,11 @@ ChannelMoments moments_of(const Stream& stream, const Panel& panel, const T* fro
 
   const auto channels = static_cast<std::size_t>(panel.channels());
   std::vector<double> sums(channels), squares(channels), origins(channels);
-  // In f64, pieces are added up about a value of the channel too.
+  // In f64, pieces are added up about a value of the channel too: that of its first piece.
   if (std::is_same_v<T, double>)
     for (std::size_t c = 0; c < channels; ++c)
-      origins[c] = leaves[c / width * 3 * width + c % width];
+      origins[c] =
+          leaves[c / width * static_cast<std::size_t>(panel.run_pieces) * 3 * width + c % width];
   for (std::int64_t index = 0; index < panel.pieces(); ++index) {
     const Piece piece = panel.piece(index);
     const std::int64_t samples = piece.length / panel.run_channels;

@@ -36,7 +36,8 @@ std::vector<double> scores_of(const AttentionSizes& s, const AttentionOptions& o
 /// off.
 double normalise(std::vector<double>& scores) {
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-  for (const double score : scores) largest = std::max(largest, score);
+  for (const double score : scores)  // a NaN is the largest
+    if (!(score <= largest) && !std::isnan(largest)) largest = score;
   if (std::isinf(largest) && largest < 0) {
     std::ranges::fill(scores, 0.0);
     return largest;

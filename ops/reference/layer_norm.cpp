@@ -1,16 +1,14 @@
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "ops/reference/kernels.h"
 
 namespace troupe::reference {
 namespace {
 
-/// The elements of a vector, or equal ones if it is undefined.
-std::vector<double> elements_or(const Tensor& tensor, double otherwise, std::int64_t count) {
-  if (!tensor.defined()) return std::vector<double>(static_cast<std::size_t>(count), otherwise);
-  return {tensor.data<double>(), tensor.data<double>() + count};
+/// Its elements; null if it is undefined.
+const double* elements_of(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<double>() : nullptr;
 }
 
 std::int64_t rows_of(const Tensor& x, std::int64_t features) {
@@ -25,8 +23,7 @@ LayerNormOutput layer_norm(const Stream&, const Tensor& x, const Tensor& weight,
   LayerNormOutput output{Tensor::empty(x.shape(), DType::f64, x.device()),
                          Tensor::empty({rows}, DType::f64, x.device()),
                          Tensor::empty({rows}, DType::f64, x.device())};
-  const auto slopes = elements_or(weight, 1.0, features),
-             offsets = elements_or(bias, 0.0, features);
+  const double *slopes = elements_of(weight), *offsets = elements_of(bias);
   for (std::int64_t row = 0; row < rows; ++row) {
     const double* from = x.data<double>() + row * features;
     double* to = output.y.data<double>() + row * features;
@@ -35,10 +32,9 @@ LayerNormOutput layer_norm(const Stream&, const Tensor& x, const Tensor& weight,
     mean /= static_cast<double>(features);
     for (std::int64_t i = 0; i < features; ++i) variance += (from[i] - mean) * (from[i] - mean);
     const double inverse = 1 / std::sqrt(variance / static_cast<double>(features) + epsilon);
-    for (std::int64_t i = 0; i < features; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      to[i] = (from[i] - mean) * inverse * slopes[at] + offsets[at];
-    }
+    for (std::int64_t i = 0; i < features; ++i)
+      to[i] =
+          (from[i] - mean) * inverse * (slopes ? slopes[i] : 1.0) + (offsets ? offsets[i] : 0.0);
     output.mean.data<double>()[row] = mean;
     output.inverse_deviation.data<double>()[row] = inverse;
   }
@@ -54,11 +50,10 @@ NormGradients layer_norm_backward(const Stream&, const Tensor& grad, const Tenso
                           Tensor::empty({features}, DType::f64, x.device()),
                           Tensor::empty({features}, DType::f64, x.device()),
                           {}};
-  const auto weight_grad = gradients.weight.elements<double>(),
-             bias_grad = gradients.bias.elements<double>();
-  std::ranges::fill(weight_grad, 0.0);
-  std::ranges::fill(bias_grad, 0.0);
-  const auto slopes = elements_or(weight, 1.0, features);
+  std::ranges::fill(gradients.weight.elements<double>(), 0.0);
+  std::ranges::fill(gradients.bias.elements<double>(), 0.0);
+  double *weight_grad = gradients.weight.data<double>(), *bias_grad = gradients.bias.data<double>();
+  const double* slopes = elements_of(weight);
   for (std::int64_t row = 0; row < rows_of(x, features); ++row) {
     const double *from = x.data<double>() + row * features,
                  *given = grad.data<double>() + row * features;
@@ -67,17 +62,16 @@ NormGradients layer_norm_backward(const Stream&, const Tensor& grad, const Tenso
     const double inverse = output.inverse_deviation.data<double>()[row];
     double sum = 0, product = 0;
     for (std::int64_t i = 0; i < features; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const double normalised = (from[i] - mean) * inverse;
-      weight_grad[at] += given[i] * normalised;
-      bias_grad[at] += given[i];
-      sum += given[i] * slopes[at];
-      product += given[i] * slopes[at] * normalised;
+      const double normalised = (from[i] - mean) * inverse, slope = slopes ? slopes[i] : 1.0;
+      weight_grad[i] += given[i] * normalised;
+      bias_grad[i] += given[i];
+      sum += given[i] * slope;
+      product += given[i] * slope * normalised;
     }
     for (std::int64_t i = 0; i < features; ++i) {
-      const double centred =
-          given[i] * slopes[static_cast<std::size_t>(i)] * static_cast<double>(features) - sum -
-          (from[i] - mean) * inverse * product;
+      const double slope = slopes ? slopes[i] : 1.0;
+      const double centred = given[i] * slope * static_cast<double>(features) - sum -
+                             (from[i] - mean) * inverse * product;
       to[i] = centred * inverse / static_cast<double>(features);
     }
   }

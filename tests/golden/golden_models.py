@@ -176,7 +176,7 @@ def initialise(model):
             parameter.copy_(torch.from_numpy(values.reshape(tuple(parameter.shape))))
 
 
-def calm(model):
+def small_init_residual(model):
     """Makes the last norm of each residual branch small. The steps of a ResNet that begins with ones
     amplify rounding errors on these random images, by a factor of up to 10 a step."""
     for block in model.modules():
@@ -233,7 +233,7 @@ def train(name, recipe, dtype, mixed=False):
     under autocast to bfloat16."""
     model = TRAINED[name]()
     initialise(model)
-    calm(model)
+    small_init_residual(model)
     model.to(dtype).train()
     optimizer = recipe.optimizer(model.parameters())
     average = torch.optim.swa_utils.get_ema_multi_avg_fn(recipe.ema_decay)

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <vector>
 
 #include "ops/reference/kernels.h"
 #include "ops/reference/reorder.h"
 #include "runtime/error.h"
+#include "runtime/tensor/cast.h"
 
 namespace troupe {
 namespace {
@@ -149,13 +151,19 @@ template <class Kernel, class Reference>
 void expect_the_references(const Kernel& kernel, const Reference& reference) {
   const std::vector<Tensor> found = kernel(Stream{.threads = 1}), expected = reference(Stream{});
   ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    ASSERT_EQ(found[i].defined(), expected[i].defined()) << "result " << i;
-    if (!found[i].defined()) continue;
-    EXPECT_LT(difference(found[i], expected[i]), 1e-12) << "result " << i;
-    for (const int threads : {2, 5})
-      EXPECT_EQ(difference(kernel(Stream{.threads = threads})[i], found[i]), 0)
-          << "result " << i << ", " << threads << " threads";
+  const auto compare = [&](const std::vector<Tensor>& some, const std::vector<Tensor>& others,
+                           double bound) {
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      ASSERT_EQ(some[i].defined(), others[i].defined()) << "result " << i;
+      if (some[i].defined()) {
+        EXPECT_LE(difference(some[i], others[i]), bound) << "result " << i;
+      }
+    }
+  };
+  compare(found, expected, 1e-12);
+  for (const int threads : {2, 5}) {
+    SCOPED_TRACE(testing::Message() << threads << " threads");
+    compare(kernel(Stream{.threads = threads}), found, 0);
   }
 }
 
@@ -169,9 +177,11 @@ struct Images {
   Shape shape;
   Layout layout;
 };
-const Images images[] = {{{3, 5, 7, 9}, Layout::row_major}, {{64, 16, 28, 28}, Layout::row_major},
-                         {{2, 3, 100, 101}, Layout::nhwc},  {{5, 17, 6, 3}, Layout::nhwc},
-                         {{3, 32, 7, 7}, Layout::nchw16c},  {{700, 33, 1, 1}, Layout::row_major}};
+// Planes of several pieces of a sum among them.
+const Images images[] = {{{3, 5, 7, 9}, Layout::row_major},  {{2, 3, 100, 101}, Layout::row_major},
+                         {{1, 32, 40, 30}, Layout::nchw16c}, {{64, 16, 28, 28}, Layout::row_major},
+                         {{2, 3, 100, 101}, Layout::nhwc},   {{5, 17, 6, 3}, Layout::nhwc},
+                         {{3, 32, 7, 7}, Layout::nchw16c},   {{700, 33, 1, 1}, Layout::row_major}};
 
 TEST(F64Norms, AgreeWithTheReferenceForAnyThreads) {
   const KernelTable& table = kernels({}, DType::f64);
@@ -212,16 +222,31 @@ TEST(F64Norms, AgreeWithTheReferenceForAnyThreads) {
   }
 }
 
-// The variance is that of the deviations, whatever the mean.
-TEST(F64Norms, MomentsSurviveALargeMean) {
+// The variance is that of the deviations, whatever the mean of each channel.
+TEST(F64Norms, MomentsSurviveLargeMeans) {
   for (const auto& [shape, layout] : images) {
     Tensor x = random(shape, 1);
-    for (double& value : x.elements<double>()) value += 1e6;
+    const std::int64_t plane = shape[2] * shape[3];
+    for (std::int64_t i = 0; i < x.element_count(); ++i)
+      x.data<double>()[i] += 1e6 * static_cast<double>(i / plane % shape[1] + 1);
     x = reference::in_layout(x, layout);
     const ChannelMoments found = kernels({}, DType::f64).channel_moments({}, x),
                          expected = reference::channel_moments({}, x);
     EXPECT_LT(difference(found.mean, expected.mean), 1e-13);
     EXPECT_LT(difference(found.variance, expected.variance), 1e-9);
+  }
+}
+
+TEST(F64Norms, OneChannelThatIsNotANumberLeavesTheOthersAlone) {
+  for (const auto& [shape, layout] : images) {
+    Tensor x = random(shape, 1);
+    x.data<double>()[0] = NAN;
+    const ChannelMoments moments =
+        kernels({}, DType::f64).channel_moments({}, reference::in_layout(x, layout));
+    for (std::int64_t c = 0; c < shape[1]; ++c) {
+      EXPECT_EQ(std::isnan(moments.mean.data<double>()[c]), c == 0) << c;
+      EXPECT_EQ(std::isnan(moments.variance.data<double>()[c]), c == 0) << c;
+    }
   }
 }
 
@@ -236,7 +261,8 @@ TEST(F64Products, AgreeWithTheReferenceForAnyThreads) {
         Case{{2, 65, 33}, {1, 65, 20}, {2, 33, 20}, {.transposed_a = true}},
         Case{{200, 600}, {70, 600}, {200, 70}, {.transposed_b = true}},
         Case{{1100, 9}, {6, 1100}, {9, 6}, {.transposed_a = true, .transposed_b = true}},
-        Case{{4, 30, 8}, {4, 30, 5}, {8, 5}, {.transposed_a = true}}}) {
+        Case{{4, 30, 8}, {4, 30, 5}, {8, 5}, {.transposed_a = true}},
+        Case{{3, 0}, {0, 5}, {3, 5}, {}}, Case{{0, 4}, {4, 5}, {0, 5}, {}}}) {
     SCOPED_TRACE(testing::Message() << to_string(a_shape) << " times " << to_string(b_shape));
     const Tensor a = random(a_shape, 1), b = random(b_shape, 2);
     const auto product = [&, y_shape = y_shape, options = options](const auto& matmul) {
@@ -259,7 +285,9 @@ TEST(F64Attention, AgreesWithTheReferenceForAnyThreads) {
        {Case{{3, 2, 5, 8}, {3, 2, 7, 8}, {3, 2, 7, 3}, {}, false},
         Case{{2, 65, 64}, {2, 65, 64}, {2, 65, 64}, {65, 65}, true},
         Case{{2, 300, 4}, {2, 310, 4}, {2, 310, 5}, {2, 1, 310}, false},
-        Case{{1, 17, 16}, {1, 17, 16}, {1, 17, 16}, {}, true}}) {
+        Case{{1, 17, 16}, {1, 17, 16}, {1, 17, 16}, {}, true},
+        Case{{2, 3, 0}, {2, 4, 0}, {2, 4, 5}, {}, false},
+        Case{{2, 3, 4}, {2, 0, 4}, {2, 0, 5}, {}, false}}) {
     SCOPED_TRACE(testing::Message() << to_string(q_shape) << " and " << to_string(k_shape));
     const Tensor q = random(q_shape, 1), k = random(k_shape, 2), v = random(v_shape, 3);
     const Tensor mask = mask_shape.rank() == 0 ? Tensor() : random(mask_shape, 4);
@@ -333,9 +361,9 @@ TEST(F64Parts, OfOptimizersAreTheReferences) {
 }
 
 TEST(F64Parts, OfLayerNormsAgreeWithTheReference) {
-  for (const std::int64_t features : {1, 65, 5000})
+  for (const Shape& shape : {Shape{3, 71, 1}, {3, 71, 65}, {3, 71, 5000}, {3, 0, 65}, {3, 71, 0}})
     for (const bool scaled : {true, false}) {
-      const Shape shape{3, 71, features};
+      const std::int64_t features = shape[2];
       const Tensor x = random(shape, 1), grad = random(shape, 2);
       const Tensor weight = scaled ? random(Shape{features}, 3) : Tensor(),
                    bias = scaled ? random(Shape{features}, 4) : Tensor();
@@ -352,9 +380,55 @@ TEST(F64Parts, OfLayerNormsAgreeWithTheReference) {
     }
 }
 
-TEST(F64Dropout, AndMaxPoolingAgreeWithTheReferenceForAnyThreads) {
-  const KernelTable& table = kernels({}, DType::f64);
+// A token that sees no key gets zeroes; one that sees a key that is not a number gets such numbers.
+TEST(F64Attention, TreatsInfiniteAndUndefinedScoresAsTheReference) {
+  const Tensor q = random({1, 3, 4}, 1), k = random({1, 2, 4}, 2), v = random({1, 2, 5}, 3);
+  Tensor mask = Tensor::empty({3, 2}, DType::f64, Device::cpu());
+  const double numbers[] = {-INFINITY, -INFINITY, 0, -INFINITY, NAN, 0};
+  std::ranges::copy(numbers, mask.data<double>());
+  const Tensor y = kernels({}, DType::f64).attention({}, q, k, v, mask, {.scale = 0.5}).y;
+  const Tensor expected = reference::attention({}, q, k, v, mask, {.scale = 0.5}).y;
+  for (std::int64_t i = 0; i < 10; ++i)
+    EXPECT_NEAR(y.data<double>()[i], expected.data<double>()[i], 1e-12);
+  for (std::int64_t i = 10; i < 15; ++i) {
+    EXPECT_TRUE(std::isnan(y.data<double>()[i]));
+    EXPECT_TRUE(std::isnan(expected.data<double>()[i]));
+  }
+}
+
+// Each key in turn has scores that are not numbers, with the others hidden or not.
+TEST(Attention, GivesNoNumberToATokenThatSeesAKeyWithout) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const std::int64_t keys : {1, 5, 8, 16, 20})
+      for (std::int64_t bad = 0; bad < keys; ++bad)
+        for (const double others : {0.0, -double{INFINITY}}) {
+          Tensor mask = Tensor::empty({1, keys}, DType::f64, Device::cpu());
+          std::ranges::fill(mask.elements<double>(), others);
+          mask.data<double>()[bad] = NAN;
+          const auto given = [&](const Shape& shape) { return cast(random(shape, 1), dtype); };
+          const Tensor y = cast(kernels({}, dtype)
+                                    .attention({}, given({1, 1, 4}), given({1, keys, 4}),
+                                               given({1, keys, 3}), cast(mask, dtype), {})
+                                    .y,
+                                DType::f64);
+          for (const double value : y.elements<double>())
+            EXPECT_TRUE(std::isnan(value)) << bad << " of " << keys << " " << name_of(dtype);
+        }
+}
+
+TEST(F64Dropout, AgreesWithTheReferenceForAnyThreads) {
   const RandomKey key{.seed = 5, .operation = 1};
+  for (const auto& [shape, layout] : images) {
+    SCOPED_TRACE(testing::Message() << to_string(shape) << " in " << name_of(layout));
+    const Tensor x = reference::in_layout(random(shape, 1), layout);
+    const auto dropped = [&](const KernelTable& with) {
+      return [&](const Stream& stream) { return std::vector{with.dropout(stream, x, 0.9, key)}; };
+    };
+    expect_the_references(dropped(kernels({}, DType::f64)), dropped(plain));
+  }
+}
+
+TEST(F64MaxPool, AgreesWithTheReferenceForAnyThreads) {
   const PoolOptions square{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2},
       wide{.kernel_h = 3,
            .kernel_w = 3,
@@ -365,21 +439,16 @@ TEST(F64Dropout, AndMaxPoolingAgreeWithTheReferenceForAnyThreads) {
   for (const auto& [shape, layout] : images) {
     SCOPED_TRACE(testing::Message() << to_string(shape) << " in " << name_of(layout));
     const Tensor x = reference::in_layout(random(shape, 1), layout);
-    const auto dropped = [&](const auto& dropout) {
-      return [&](const Stream& stream) { return std::vector{dropout(stream, x, 0.9, key)}; };
-    };
-    expect_the_references(dropped(table.dropout), dropped(reference::dropout));
     if (shape[2] == 1) continue;
     for (const PoolOptions& options : {square, wide}) {
-      const auto pooled = [&](const auto& pool, const auto& backward) {
+      const auto pooled = [&](const KernelTable& with) {
         return [&](const Stream& stream) {
-          const Tensor y = pool(stream, x, options);
+          const Tensor y = with.max_pool(stream, x, options);
           const Tensor grad = reference::in_layout(random(y.shape(), 2), y.layout());
-          return std::vector{y, backward(stream, grad, x, options)};
+          return std::vector{y, with.max_pool_backward(stream, grad, x, options)};
         };
       };
-      expect_the_references(pooled(table.max_pool, table.max_pool_backward),
-                            pooled(reference::max_pool, reference::max_pool_backward));
+      expect_the_references(pooled(kernels({}, DType::f64)), pooled(plain));
     }
   }
 }

@@ -33,9 +33,9 @@ inline ModelSource small_model(const std::string& name, const SmallModelOptions&
   return MnistCnn{};
 }
 
-/// A state in the CPU's memory as calm() of golden_models.py leaves it: the last norm of each
-/// residual branch of a ResNet is small. Returns the state.
-inline StatePtr calm(const StateSpec& spec, StatePtr state) {
+/// A state in the CPU's memory as small_init_residual() of golden_models.py leaves it: the last
+/// norm of each residual branch of a ResNet is small. Returns the state.
+inline StatePtr small_init_residual(const StateSpec& spec, StatePtr state) {
   std::vector<NamedTensor> tensors = named_tensors(spec, *state, false);
   const bool bottlenecks = std::ranges::any_of(
       tensors, [](const NamedTensor& named) { return named.name == "layer1.0.bn3.weight"; });
