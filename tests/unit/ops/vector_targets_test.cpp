@@ -56,7 +56,13 @@ TEST_P(EveryInstructionSet, TakesTheSameMaxima) {
   }
 }
 
-TEST_P(EveryInstructionSet, MultipliesInF64ToTheSameValues) {
+void expect_near(const std::vector<Tensor>& some, const std::vector<Tensor>& others) {
+  for (std::size_t i = 0; i < others.size(); ++i)
+    for (std::int64_t e = 0; e < others[i].element_count(); ++e)
+      ASSERT_NEAR(some[i].data<double>()[e], others[i].data<double>()[e], 1e-10) << i;
+}
+
+TEST_P(EveryInstructionSet, ComputesInF64ToTheSameValues) {
   const auto random = [](const Shape& shape, unsigned seed) {
     Tensor tensor = Tensor::empty(shape, DType::f64, Device::cpu());
     std::ranges::copy(random_values(shape.element_count(), seed, 1.0f),
@@ -74,9 +80,33 @@ TEST_P(EveryInstructionSet, MultipliesInF64ToTheSameValues) {
     kernel->weight_gradient({}, x, grad, all[2], all[3]);
     return all;
   });
-  for (std::size_t i = 0; i < best.size(); ++i)
-    for (std::int64_t e = 0; e < best[i].element_count(); ++e)
-      ASSERT_NEAR(other[i].data<double>()[e], best[i].data<double>()[e], 1e-11) << i;
+  expect_near(other, best);
+
+  const KernelTable& f64 = kernels({}, DType::f64);
+  const Tensor a = random({3, 33, 700}, 1), b = random({3, 700, 29}, 2), q = random({2, 21, 9}, 3);
+  const Tensor weight = random(Shape{5}, 5), bias = random(Shape{5}, 6),
+               slope = random(q.shape(), 7);
+  const auto [vectors, others] = both([&] {
+    const AttentionOutput output = f64.attention({}, q, q, q, {}, {.causal = true});
+    const AttentionGradients g =
+        f64.attention_backward({}, slope, q, q, q, {}, output, {.causal = true});
+    const ChannelMoments moments = f64.channel_moments({}, x);
+    const Tensor z = f64.batch_norm({}, x, weight, bias, moments, 1e-5, {});
+    const NormGradients n =
+        f64.batch_norm_backward({}, z, x, z, weight, bias, moments, 1e-5, {}, true);
+    return std::vector{f64.matmul({}, a, b, {}, {3, 33, 29}),
+                       output.y,
+                       g.q,
+                       g.k,
+                       g.v,
+                       moments.mean,
+                       moments.variance,
+                       z,
+                       n.x,
+                       n.weight,
+                       n.bias};
+  });
+  expect_near(others, vectors);
 }
 
 TEST_P(EveryInstructionSet, NormalisesToTheSameValues) {
