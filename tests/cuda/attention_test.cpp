@@ -83,6 +83,16 @@ TEST(CudaAttention, GivesZeroesToTokensThatSeeNoKey) {
   EXPECT_EQ(stream.violations(), 0);
 }
 
+TEST(CudaAttention, KeepsNaNsInTheirRows) {
+  EmulatedStream stream;
+  Tensor mask = random_tensor({4, 5}, 6);
+  mask.data<double>()[7] = NAN;
+  compare(stream, {{2, 4, 3}, {2, 5, 3}, {2, 5, 3}, {}, mask});
+  for (const std::int64_t key : {5, 6, 8, 9}) mask.data<double>()[key] = -INFINITY;
+  compare(stream, {{2, 4, 3}, {2, 5, 3}, {2, 5, 3}, {}, mask});
+  EXPECT_EQ(stream.violations(), 0);
+}
+
 /// A row that is masked as a whole gives each of its keys the same share.
 TEST(CudaAttention, SharesOutARowThatAFiniteNumberMasksAsAWhole) {
   EmulatedStream stream;
