@@ -29,7 +29,7 @@ void check(const Pass& pass, const Tensor& x, std::int64_t channels, const Tenso
     throw Error(ErrorCode::bad_shape,
                 fmt::format("{}: {} has fewer than two values per channel, too few for training",
                             BatchNorm2d::name, to_string(x.shape())),
-                "use larger micro-batches");
+                "lower `micro_batches`, or raise `batch_size`");
   if (residual.defined() && residual.shape() != x.shape())
     throw Error(ErrorCode::bad_shape,
                 fmt::format("{}: the input is {}, the residual {}; they must be equal",
