@@ -87,25 +87,32 @@ std::string of_the_launcher(const CLI::App& used, std::string_view flag) {
 }
 
 /// What was meant by an assignment whose words the shell has taken apart: "train.lr=0.1" of
-/// -r train.lr 0.1, 'model.widths=[8, 4]' of -r model.widths=[8, 4]. Empty if all are whole.
-/// `sure`: only what cannot be an assignment and other words.
-std::string split_assignment(const std::vector<std::string>& words, bool sure) {
+/// -r train.lr 0.1, 'model.widths=[8, 4]' of -r model.widths=[8, 4]. A word with a "=" is an
+/// assignment, so it is joined with `unknown` words only. Empty if all are whole.
+std::string split_assignment(const std::vector<std::string>& words,
+                             const std::vector<std::string>& unknown) {
   for (std::size_t i = 1; i < words.size() && words[i - 1] != "--"; ++i) {
     if (words[i - 1] != "-r" && words[i - 1] != "--override") continue;
     std::string text = words[i];
-    const bool is_whole = text.find('=') != std::string::npos;
-    if (text.empty() || (is_whole && sure)) continue;
+    const bool has_value = text.find('=') != std::string::npos;
     std::size_t next = i + 1;
-    const auto ends = [&] { return next == words.size() || words[next].starts_with('-'); };
-    if (!is_whole && !ends()) {
+    const auto can_join = [&] {
+      return next < words.size() && !words[next].starts_with('-') &&
+             (!has_value || std::ranges::find(unknown, words[next]) != unknown.end());
+    };
+    if (text.empty() || !can_join()) continue;
+    if (!has_value) {
       if (text.back() == ':') text.pop_back();
-      if (words[next] == "=") ++next;
-      text += '=';
+      if (std::filesystem::exists(words[next])) return shell_word(text + "=VALUE");
+      if (!words[next].starts_with('=')) text += '=';
     }
     const auto is_open = [&] {
-      return text.ends_with('=') || std::ranges::count(text, '[') > std::ranges::count(text, ']');
+      return text.back() == '=' || std::ranges::count(text, '[') > std::ranges::count(text, ']') ||
+             std::ranges::count(text, '{') > std::ranges::count(text, '}') ||
+             text.find('=') == std::string::npos;
     };
-    while (is_open() && !ends()) text += (text.ends_with('=') ? "" : " ") + words[next++];
+    for (; is_open() && can_join(); ++next)
+      text += (text.back() == '=' || words[next].starts_with('=') ? "" : " ") + words[next];
     if (next > i + 1 && !is_open()) return shell_word(text);
   }
   return {};
@@ -114,6 +121,15 @@ std::string split_assignment(const std::vector<std::string>& words, bool sure) {
 Error needs_one_word(const std::string& name, const std::string& assignment) {
   return {ErrorCode::usage, fmt::format("{}: -r needs KEY=VALUE in one word", name),
           "write -r " + assignment};
+}
+
+/// Throws for words that parse but are no assignment, such as -r train.lr 0.1 in place of a file.
+void check_assignments(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto used = app.get_subcommands();
+  if (used.empty() || !takes_overrides(*used.front())) return;
+  if (const std::string assignment = split_assignment(words, {}); !assignment.empty())
+    throw needs_one_word(fmt::format("{} {}", program_name(), used.front()->get_name()),
+                         assignment);
 }
 
 /// A flag that the verb does not have.
@@ -154,7 +170,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
       takes_overrides(used) && !assignments.empty())
     return {ErrorCode::usage, fmt::format("{}: each KEY=VALUE needs its own -r", name),
             assignments};
-  if (const std::string assignment = split_assignment(words, false);
+  if (const std::string assignment = split_assignment(words, unknown);
       takes_overrides(used) && !assignment.empty())
     return needs_one_word(name, assignment);
   if (takes_overrides(used) && !words.empty() &&
@@ -250,6 +266,7 @@ void check_words(const std::vector<std::string>& words) {
   describe(app, chosen);
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 wants them
+    check_assignments(app, words);
   } catch (const CLI::Success&) {  // --help: the processes show it
   } catch (const CLI::ParseError& error) {
     throw usage_error(app, error, words, {});
@@ -270,11 +287,7 @@ int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv
       words.insert(words.begin() + std::min<std::ptrdiff_t>(std::ssize(words), 2), help.data());
   }
   app.parse(static_cast<int>(words.size()), words.data());
-  if (const auto used = app.get_subcommands(); !used.empty() && takes_overrides(*used.front()))
-    if (const auto assignment = split_assignment({argv + 1, argv + argc}, true);
-        !assignment.empty())
-      throw needs_one_word(fmt::format("{} {}", program_name(), used.front()->get_name()),
-                           assignment);
+  check_assignments(app, {argv + 1, argv + argc});
   const int code =
       chosen({.program = argv[0], .command_line = command_line(argc, argv), .own = own});
   // A listing that could not be written is a failure; training needs no terminal.

@@ -161,8 +161,8 @@ SampleTransform::SampleTransform(const TransformOptions& options, const Shape& s
   if (std::ranges::any_of(options.augment, changes_colours) && shape_[0] != 1 && shape_[0] != 3)
     throw Error(ErrorCode::bad_options,
                 fmt::format("`augment` changes colours, but samples have {} channels", shape_[0]),
-                "leave out color_jitter, trivial_augment, rand_augment and auto_augment: only grey "
-                "and RGB images have colours");
+                "leave out color_jitter, trivial_augment, rand_augment and auto_augment(_cifar10): "
+                "only grey and RGB images have colours");
   numbers_ = normalised_pixels(options, shape_[0]);
 }
 
@@ -246,14 +246,15 @@ void SampleTransform::change(Augment augment, std::span<std::uint8_t> pixels, st
                           {ranges[0], ranges[1], ranges[2], ranges.size() == 4 ? ranges[3] : 0},
                           key("augment.color_jitter", epoch, sample));
     case Augment::trivial_augment:
-      return troupe::trivial_augment(image, key("augment.trivial_augment", epoch, sample));
+      return trivial_augment(image, key("augment.trivial_augment", epoch, sample));
     case Augment::rand_augment:
-      return troupe::rand_augment(image, key("augment.rand_augment", epoch, sample));
+      return rand_augment(image, key("augment.rand_augment", epoch, sample));
+    case Augment::auto_augment:
+      return auto_augment(image, AutoAugmentPolicy::imagenet,
+                          key("augment.auto_augment", epoch, sample));
     default:
-      return troupe::auto_augment(image,
-                                  augment == Augment::auto_augment ? AutoAugmentPolicy::imagenet
-                                                                   : AutoAugmentPolicy::cifar10,
-                                  key("augment.auto_augment", epoch, sample));
+      return auto_augment(image, AutoAugmentPolicy::cifar10,
+                          key("augment.auto_augment_cifar10", epoch, sample));
   }
 }
 

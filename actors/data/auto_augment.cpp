@@ -10,14 +10,14 @@ namespace {
 using enum ImageOperation;
 
 /// The largest magnitudes of a set of operations.
-struct Strengths {
+struct Magnitudes {
   double shear, translate_x, translate_y, rotate, factor;
   double bits;  ///< that posterize drops
 };
 
 /// Of the policies and of rand_augment; 150 and 331 are the pixels of the images that these were
 /// searched on.
-Strengths moderate(const SizedImage& image) {
+Magnitudes moderate(const SizedImage& image) {
   return {.shear = 0.3,
           .translate_x = 150.0 / 331.0 * static_cast<double>(image.width),
           .translate_y = 150.0 / 331.0 * static_cast<double>(image.height),
@@ -25,42 +25,41 @@ Strengths moderate(const SizedImage& image) {
           .factor = 0.9,
           .bits = 4};
 }
-constexpr Strengths wide{
+constexpr Magnitudes wide{
     .shear = 0.99, .translate_x = 32, .translate_y = 32, .rotate = 135, .factor = 0.99, .bits = 6};
 
 bool has_sign(ImageOperation operation) { return operation >= shear_x && operation <= sharpness; }
 
-/// The magnitude at `step` of `steps` equal ones from none to the largest, in f32 as
-/// torch.linspace.
-double magnitude_of(ImageOperation operation, const Strengths& most, int step, int steps) {
-  const auto between = [&](double none, double all) {
-    const auto from = static_cast<float>(none), to = static_cast<float>(all);
-    const float each = (to - from) / static_cast<float>(steps);
-    return double{step < (steps + 1) / 2 ? from + each * static_cast<float>(step)
-                                         : to - each * static_cast<float>(steps - step)};
-  };
+double largest_of(ImageOperation operation, const Magnitudes& most) {
   switch (operation) {
     case shear_x:
     case shear_y:
-      return between(0, most.shear);
+      return most.shear;
     case translate_x:
-      return between(0, most.translate_x);
+      return most.translate_x;
     case translate_y:
-      return between(0, most.translate_y);
+      return most.translate_y;
     case rotate:
-      return between(0, most.rotate);
+      return most.rotate;
     case brightness:
     case color:
     case contrast:
     case sharpness:
-      return between(0, most.factor);
-    case posterize:
-      return 8 - std::nearbyint(step * most.bits / steps);
-    case solarize:
-      return between(255, 0);
+      return most.factor;
     default:
       return 0;
   }
+}
+
+/// The magnitude at `step` of `steps` equal ones from none to the largest, in f32 as
+/// torch.linspace.
+double magnitude_of(ImageOperation operation, const Magnitudes& most, int step, int steps) {
+  if (operation == posterize) return 8 - std::nearbyint(step * most.bits / steps);
+  const float from = operation == solarize ? 255 : 0;
+  const auto to = static_cast<float>(largest_of(operation, most));
+  const float each = (to - from) / static_cast<float>(steps);
+  return step < (steps + 1) / 2 ? from + each * static_cast<float>(step)
+                                : to - each * static_cast<float>(steps - step);
 }
 
 /// Uniform in [0, count).
@@ -68,7 +67,7 @@ std::size_t pick(std::uint32_t bits, std::size_t count) {
   return static_cast<std::size_t>((std::uint64_t{bits} * count) >> 32);
 }
 
-/// Of the sets of operations that are chosen from alike.
+/// What trivial_augment and rand_augment choose from.
 constexpr std::array choices{identity,  shear_x,    shear_y,       translate_x, translate_y,
                              rotate,    brightness, color,         contrast,    sharpness,
                              posterize, solarize,   auto_contrast, equalize};
@@ -79,7 +78,7 @@ void change(const SizedImage& image, ImageOperation operation, double magnitude,
   change_image(image, operation, negative ? -magnitude : magnitude);
 }
 
-/// An operation of a policy, with a step of 9 for its magnitude.
+/// An operation of a policy, with the step of its magnitude from 0 to 9.
 struct Part {
   ImageOperation operation;
   float probability;

@@ -1,6 +1,7 @@
 #pragma once
 // Changes of an image in place, with torchvision's formulas for tensors of uint8 and its names of
-// transforms (torchvision.transforms.autoaugment).
+// transforms (torchvision.transforms.autoaugment). Pixels are moved by f64 in place of f32: one
+// that lies halfway between two may come from the other one.
 
 #include <cstdint>
 

@@ -35,23 +35,25 @@ struct EvalArguments {
   std::vector<std::string> overrides;
 };
 
-/// Another name than that of the run is meant if both models have the same tensors. Where its
-/// options do not fit, that they are another model's is the reason.
+/// The options of the run with these overrides. model.name may differ from the run's if both models
+/// have the same tensors. If the options fit the run's name alone, the other name is the reason.
 Options recorded_options(const WeightsFile& weights, const std::vector<std::string>& overrides,
                          const Definitions& own) {
+  const std::string source = (weights.path / "manifest.json").string();
   try {
-    return parse_recorded_options(weights.options, (weights.path / "manifest.json").string(),
-                                  overrides, own);
+    return parse_recorded_options(weights.options, source, overrides, own);
   } catch (const Error& error) {
     constexpr std::string_view key = "model.name=";
-    const std::string before = recorded_option(weights.options, "model", "name");
-    for (const std::string& text : overrides)
-      if (text.starts_with(key) && text.substr(key.size()) != before)
-        throw Error(error.code(),
-                    fmt::format("{}: model.name is {} now, was {}: {}", weights.path.string(),
-                                text.substr(key.size()), before, error.message()),
-                    fmt::format("leave out -r {}", text));
-    throw;
+    const auto named = std::ranges::find_if(
+        overrides, [&](const std::string& text) { return text.starts_with(key); });
+    if (named == overrides.end()) throw;
+    std::vector<std::string> others = overrides;
+    std::erase(others, *named);
+    parse_recorded_options(weights.options, source, others, own);  // throws what else is wrong
+    throw Error(error.code(),
+                fmt::format("{}: the weights are those of model.name {}: {}", weights.path.string(),
+                            recorded_option(weights.options, "model", "name"), error.message()),
+                fmt::format("leave out -r {}", *named));
   }
 }
 

@@ -278,30 +278,28 @@ class Validator {
     const std::vector<std::size_t>& partition = pipeline_.partition;
     const ModelSource& chosen = options_.model.chosen();
     const std::string model = (chosen.file().empty() ? "" : "the model in ") + model_title(chosen);
-    const std::optional<std::size_t> known = blocks_of_the_model();
+    const std::optional<std::size_t> blocks = blocks_of_the_model();
+    require(!blocks || stages <= *blocks, {"parallel.pipeline", "model.name"},
+            fmt::format("lower parallel.pipeline to {} or less", blocks.value_or(0)),
+            "parallel.pipeline is {}, but {} has {}", stages, model,
+            counted(static_cast<std::int64_t>(blocks.value_or(0)), "block"));
     const std::size_t total = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
     const std::string example =
-        known && *known >= stages
-            ? fmt::format(", such as [{}]", fmt::join(equal_parts(*known, stages), ", "))
-            : "";
+        blocks ? fmt::format(", such as [{}]", fmt::join(equal_parts(*blocks, stages), ", ")) : "";
+    const std::string fewer =
+        blocks && total != *blocks
+            ? ""
+            : fmt::format(", or set parallel.pipeline to {}", partition.size());
     require(partition.empty() || partition.size() == stages,
             {"parallel.partition", "parallel.pipeline"},
-            fmt::format("give one number for each stage{}, or auto{}", example,
-                        known && total != *known
-                            ? ""
-                            : fmt::format(", or set parallel.pipeline to {}", partition.size())),
+            fmt::format("give one number for each stage{}, or auto{}", example, fewer),
             "parallel.partition is [{}] for {}, but parallel.pipeline is {}",
             fmt::join(partition, ", "), counted(std::ssize(partition), "stage"), stages);
-    if (!known) return;
-    const std::size_t blocks = *known;
-    require(stages <= blocks, {"parallel.pipeline", "model.name"},
-            fmt::format("lower parallel.pipeline to {} or less", blocks),
-            "parallel.pipeline is {}, but {} has {}", stages, model,
-            counted(static_cast<std::int64_t>(blocks), "block"));
-    require(partition.empty() || total == blocks, {"parallel.partition"},
-            fmt::format("make the numbers add up to {}{}, or write auto", blocks, example),
-            "parallel.partition is [{}], {} together, but {} has {}", fmt::join(partition, ", "),
-            counted(static_cast<std::int64_t>(total), "block"), model, blocks);
+    require(
+        partition.empty() || !blocks || total == *blocks, {"parallel.partition"},
+        fmt::format("make the numbers add up to {}{}, or write auto", blocks.value_or(0), example),
+        "parallel.partition is [{}], {} together, but {} has {}", fmt::join(partition, ", "),
+        counted(static_cast<std::int64_t>(total), "block"), model, blocks.value_or(0));
   }
 
   /// Refuses a single parameter or sample that exceeds the memory of this host or job.

@@ -38,10 +38,10 @@ T largest_of(const T* x, std::int64_t count) {
     defined = hn::And(defined, hn::Eq(v, v));
     best = hn::Max(best, v);
   }
+  if (!hn::AllTrue(d, defined)) return std::numeric_limits<T>::quiet_NaN();
   T largest = hn::GetLane(hn::MaxOfLanes(d, best));
-  if (!hn::AllTrue(d, defined)) largest = std::numeric_limits<T>::quiet_NaN();
-  for (; i < count; ++i)
-    if (!(x[i] <= largest) && !std::isnan(largest)) largest = x[i];
+  for (; i < count && !std::isnan(largest); ++i)
+    if (!(x[i] <= largest)) largest = x[i];
   return largest;
 }
 

@@ -26,10 +26,9 @@ class Linear final : public LayerKernel {
     Tensor y = Tensor::empty(Shape{rows, out_}, DType::f64, stream.device);
     double* to = y.data<double>();
     const double* bias = bias_.defined() ? bias_.data<double>() : nullptr;
-    for (std::int64_t n = 0; n < rows; ++n)
-      for (std::int64_t o = 0; o < out_; ++o) to[n * out_ + o] = bias ? bias[o] : 0.0;
+    for (std::int64_t n = 0; n < rows && bias; ++n) std::copy_n(bias, out_, to + n * out_);
     multiply_parts(stream, {rows, in_, out_}, {x.data<double>(), in_},
-                   {weight_.data<double>(), in_, true}, true, to);
+                   {weight_.data<double>(), in_, true}, bias != nullptr, to);
     return y;
   }
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <mutex>
 #include <vector>
 
 #include "ops/cpu/checks.h"
@@ -35,24 +33,15 @@ struct Range {
   }
 };
 
-/// Calls body(range) for ranges of `step` elements, the last one perhaps shorter. Throws what a
-/// body has thrown.
+/// Calls body(range) for ranges of `step` elements, the last one perhaps shorter.
 template <class Body>
 void for_ranges(const Stream& stream, std::int64_t count, std::int64_t step, const Body& body) {
   if (count == 0) return;
-  std::mutex mutex;
-  std::exception_ptr failure;
   const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / step);
   parallel(stream, (count + step - 1) / step, grain, [&](std::int64_t first, std::int64_t last) {
-    try {
-      for (std::int64_t i = first; i < last; ++i)
-        body(Range{i * step, std::min(count, (i + 1) * step)});
-    } catch (...) {  // parallel() lets nothing through
-      const std::lock_guard lock(mutex);
-      failure = std::current_exception();
-    }
+    for (std::int64_t i = first; i < last; ++i)
+      body(Range{i * step, std::min(count, (i + 1) * step)});
   });
-  if (failure) std::rethrow_exception(failure);
 }
 
 /// `kernel(range)` gives a part of the result.
@@ -88,6 +77,7 @@ Tensor activate_f64(const Stream& stream, ActivationFunction function, const Ten
 
 Tensor activate_backward_f64(const Stream& stream, ActivationFunction function, const Tensor& saved,
                              const Tensor& grad) {
+  check_alike("activate_backward", saved, grad, DType::f64);
   return by_parts(stream, saved, [&](const Range& range) {
     return reference::activate_backward(stream, function, range.of(saved), range.of(grad));
   });

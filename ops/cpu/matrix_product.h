@@ -28,8 +28,8 @@ std::size_t product_bytes(const ProductSizes& sizes, bool transposed_b) {
 }
 
 /// y = factor * a b, or added to y; the rows of y lie `y_stride` apart. On the calling thread
-/// alone; the order of the sums depends on the sizes only. Rows and columns are at least 1; a depth
-/// of 0 gives zeroes. By oneDNN in f32; oneDNN multiplies no f64.
+/// alone; the order of the sums depends on the sizes only. A depth of 0 gives zeroes. `memory` has
+/// product_bytes, 8-byte aligned. By oneDNN in f32; oneDNN multiplies no f64.
 dnnl_status_t multiply(const ProductSizes& sizes, float factor, const MatrixView<float>& a,
                        const MatrixView<float>& b, bool adds, float* y, std::int64_t y_stride,
                        std::byte* memory);

@@ -113,6 +113,7 @@ TEST_P(CudaGolden, LossesStayWithinFourTimesPyTorchsOwnDistanceInF32) {
   const auto golden = golden_of(GetParam());
   const Tensor& distances = golden.at("f32_loss_distance");
   const std::int64_t steps = distances.element_count();
+  ASSERT_EQ(steps, 20);
   const std::vector<double> losses = losses_of(GetParam(), steps, DType::f32);
   const double* expected = golden.at("losses").data<double>();
   const double* own = distances.data<double>();

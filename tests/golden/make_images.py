@@ -8,6 +8,7 @@ images/ has a small file of each kind. The tensors are what Pillow and torchvisi
     jitter/OP,FACTOR       [3, 16, 16]: adjust_OP (of the hue: by a turn) of part/7,9,16,16/photo.png as a uint8 tensor
     operation/OP,MAGNITUDE [3, 13, 16]: that operation of AutoAugment and its like on its first 13 rows
     equalized              [3, 26, 37]: photo.png, equalized
+    possible/TRANSFORM     [N]: hashes of all that an automatic augmentation may make of the photo's [3, 16, 20] at (3, 2)
 
 Run it again only to change them.
 """
@@ -22,7 +23,8 @@ from PIL import Image
 from safetensors.numpy import save_file
 from torchvision.transforms import InterpolationMode, v2
 from torchvision.transforms import functional as F
-from torchvision.transforms.autoaugment import _apply_op
+from torchvision.transforms.autoaugment import (
+    AutoAugment, AutoAugmentPolicy, RandAugment, TrivialAugmentWide, _apply_op)
 
 here = pathlib.Path(__file__).parent
 folder = here / "images"
@@ -125,4 +127,45 @@ for name, magnitude in moved + factors + others:
     tensors[f"operation/{name},{magnitude}"] = changed.contiguous().numpy()
 whole = torch.from_numpy(channels_first(tensors["decoded/photo.png"]))
 tensors["equalized"] = F.equalize(whole).contiguous().numpy()
+
+
+def hashed(image):
+    """FNV-1a of 64 bits."""
+    value = 0xCBF29CE484222325
+    for byte in image.contiguous().numpy().tobytes():
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+def applied(image, space, name, numbers):
+    """What an operation makes of the image with these magnitudes, and their opposites if it has a sign."""
+    magnitudes, signed = space[name]
+    for number in numbers if magnitudes.ndim > 0 else [None]:
+        magnitude = 0.0 if number is None else float(magnitudes[number])
+        for sign in [1, -1] if signed else [1]:
+            yield _apply_op(image, name, sign * magnitude, InterpolationMode.NEAREST, None)
+
+
+small = whole[:, 2:18, 3:23].contiguous()
+trivial, rand = TrivialAugmentWide(), RandAugment()
+wide, moderate = trivial._augmentation_space(31), rand._augmentation_space(31, (16, 20))
+possible = {
+    "trivial_augment": [one for name in wide for one in applied(small, wide, name, range(31))],
+    "rand_augment": [two for name in moderate for one in applied(small, moderate, name, [9])
+                     for other in moderate for two in applied(one, moderate, other, [9])],
+}
+for policy in [AutoAugmentPolicy.IMAGENET, AutoAugmentPolicy.CIFAR10]:
+    auto = AutoAugment(policy)
+    space, found = auto._augmentation_space(10, (16, 20)), []
+    for pair in auto.policies:
+        images = [small]
+        for name, probability, number in pair:
+            after = [one for image in images for one in applied(image, space, name, [number])]
+            kept = images if probability < 1 else []
+            images = kept + (after if probability > 0 else [])
+        found += images
+    possible[f"auto_augment_{policy.value}"] = found
+for name, images in possible.items():
+    hashes = sorted({hashed(image) for image in images})
+    tensors[f"possible/{name}"] = numpy.array(hashes, dtype="uint64").view("int64")
 save_file(tensors, here / "images.safetensors")

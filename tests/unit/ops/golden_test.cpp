@@ -312,6 +312,8 @@ class GoldenMixedTraining : public GoldenTraining {};
 TEST_P(GoldenMixedTraining, StaysWithinThreeTimesPyTorchsOwnDistance) {
   if (!cpu::has_bf16()) GTEST_SKIP() << "this processor has no instructions for bf16";
   const Golden distances("mixed.safetensors");
+  ASSERT_EQ(distances[key_ + "bf16_loss_distance"].element_count(), steps);
+  ASSERT_EQ(distances[key_ + "bf16_weight_distance"].element_count(), steps);
   const Training exact = train(model_, sample_, recipe_, DType::f64);
   const Training ours = train(model_, sample_, recipe_, DType::f32, {.products = DType::bf16});
   for (std::int64_t step = 0; step < steps; ++step) {

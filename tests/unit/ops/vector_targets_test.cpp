@@ -83,7 +83,8 @@ TEST_P(EveryInstructionSet, ComputesInF64ToTheSameValues) {
   expect_near(other, best);
 
   const KernelTable& f64 = kernels({}, DType::f64);
-  const Tensor a = random({3, 33, 700}, 1), b = random({3, 700, 29}, 2), q = random({2, 21, 9}, 3);
+  const Tensor a = random({3, 33, 700}, 1), b = random({3, 700, 29}, 2), q = random({2, 21, 9}, 3),
+               wide = random({2, 9, 21}, 8);
   const Tensor weight = random(Shape{5}, 5), bias = random(Shape{5}, 6),
                slope = random(q.shape(), 7);
   const auto [vectors, others] = both([&] {
@@ -94,7 +95,14 @@ TEST_P(EveryInstructionSet, ComputesInF64ToTheSameValues) {
     const Tensor z = f64.batch_norm({}, x, weight, bias, moments, 1e-5, {});
     const NormGradients n =
         f64.batch_norm_backward({}, z, x, z, weight, bias, moments, 1e-5, {}, true);
-    return std::vector{f64.matmul({}, a, b, {}, {3, 33, 29}),
+    const AttentionOutput kept = f64.attention({}, wide, wide, wide, {}, {});
+    const PoolOptions pool;
+    const Tensor pooled = f64.max_pool({}, x, pool);
+    return std::vector{f64.dropout({}, x, 0.3, {.seed = 3}),
+                       pooled,
+                       f64.max_pool_backward({}, pooled, x, pool),
+                       kept.y,
+                       f64.matmul({}, a, b, {}, {3, 33, 29}),
                        output.y,
                        g.q,
                        g.k,

@@ -82,35 +82,64 @@ TEST(ImageOperations, TakeGreyImagesOfAnySize) {
   change_image({{none, 1}, 0, 5}, ImageOperation::equalize, 0);
 }
 
-/// The different results for 2,000 samples of one image.
+/// A part of the photo, as make_images.py takes it.
+Bytes part_of_photo() {
+  const Tensor photo = test::expected_images().read("decoded/photo.png");  // channels last
+  Bytes part;
+  for (int channel = 0; channel < 3; ++channel)
+    for (int y = 2; y < 18; ++y)
+      for (int x = 3; x < 23; ++x)
+        part.push_back(photo.data<std::uint8_t>()[(y * photo.shape()[1] + x) * 3 + channel]);
+  return part;
+}
+
+/// FNV-1a of 64 bits.
+std::int64_t hashed(const Bytes& bytes) {
+  std::uint64_t value = 0xcbf29ce484222325u;
+  for (const std::uint8_t byte : bytes) value = (value ^ byte) * 0x100000001b3u;
+  return static_cast<std::int64_t>(value);
+}
+
+/// The hashes of what the augmentation makes of 20,000 samples of one image.
 template <class Augment>
-std::map<Bytes, int> seen(const Augment& augment) {
-  std::map<Bytes, int> all;
-  for (std::uint32_t sample = 0; sample < 2000; ++sample) {
-    Bytes image;
-    for (int i = 0; i < 3 * 17 * 21; ++i) image.push_back(static_cast<std::uint8_t>(i * i % 251));
-    augment(SizedImage{{image, 3}, 17, 21}, RandomKey{.seed = 1, .micro_batch = sample});
-    ++all[image];
+std::set<std::int64_t> seen(const Augment& augment) {
+  std::set<std::int64_t> all;
+  const Bytes photo = part_of_photo();
+  for (std::uint32_t sample = 0; sample < 20000; ++sample) {
+    Bytes image = photo;
+    augment(SizedImage{{image, 3}, 16, 20}, RandomKey{.seed = 1, .micro_batch = sample});
+    all.insert(hashed(image));
   }
   return all;
 }
 
-// Ten operations have 30 magnitudes and signs, two have magnitudes, three have none; some results
-// are alike, such as those of small translations.
-TEST(AutoAugment, DrawsAnOperationAndItsStrengthForEachSample) {
-  const auto trivial = seen(trivial_augment), rand = seen(rand_augment);
-  EXPECT_GT(trivial.size(), 250u);
-  EXPECT_LT(trivial.size(), 560u);
-  // 9 operations with two signs, 5 without (one leaves the image as it is): 23 x 23 pairs.
-  EXPECT_GT(rand.size(), 250u);
-  EXPECT_LT(rand.size(), 530u);
-  for (const auto policy : {AutoAugmentPolicy::imagenet, AutoAugmentPolicy::cifar10}) {
-    const auto learned = seen([policy](const SizedImage& image, const RandomKey& key) {
-      auto_augment(image, policy, key);
-    });
-    EXPECT_GT(learned.size(), 50u);
-    EXPECT_LT(learned.size(), 150u);
-  }
+/// Each of torchvision's results is seen, and no other but a few whose moved pixels lie halfway
+/// between two.
+template <class Augment>
+void expect_the_results_of_torchvision(const std::string& name, const Augment& augment) {
+  SCOPED_TRACE(name);
+  const Tensor hashes = test::expected_images().read("possible/" + name);
+  const std::set<std::int64_t> possible(hashes.data<std::int64_t>(),
+                                        hashes.data<std::int64_t>() + hashes.element_count());
+  std::size_t others = 0, missing = 0;
+  const std::set<std::int64_t> found = seen(augment);
+  for (const std::int64_t hash : found) others += possible.contains(hash) ? 0 : 1;
+  for (const std::int64_t hash : possible) missing += found.contains(hash) ? 0 : 1;
+  EXPECT_LE(others, possible.size() / 30);
+  EXPECT_LE(missing, possible.size() / 30);
+  EXPECT_GT(possible.size(), 50u);
+}
+
+TEST(AutoAugment, GivesWhatTorchvisionMayGive) {
+  expect_the_results_of_torchvision("trivial_augment", trivial_augment);
+  expect_the_results_of_torchvision("rand_augment", rand_augment);
+  for (const auto& [name, policy] :
+       {std::pair{"auto_augment_imagenet", AutoAugmentPolicy::imagenet},
+        {"auto_augment_cifar10", AutoAugmentPolicy::cifar10}})
+    expect_the_results_of_torchvision(
+        name, [policy = policy](const SizedImage& image, const RandomKey& key) {
+          auto_augment(image, policy, key);
+        });
 }
 
 TEST(AutoAugment, GivesASampleTheSameBytesAgain) {
