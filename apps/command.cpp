@@ -86,7 +86,7 @@ std::string of_the_launcher(const CLI::App& used, std::string_view flag) {
                      name);
 }
 
-/// What was meant by an assignment whose words the shell has taken apart: "train.lr=0.1" of
+/// The assignment that was meant where it was given as several words: "train.lr=0.1" of
 /// -r train.lr 0.1, 'model.widths=[8, 4]' of -r model.widths=[8, 4]. A word with a "=" is an
 /// assignment, so it is joined with `unknown` words only. Empty if all are whole.
 std::string split_assignment(const std::vector<std::string>& words,

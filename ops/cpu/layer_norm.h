@@ -4,8 +4,9 @@
 
 namespace troupe::cpu {
 
-/// The rows whose gradients of the weight and the bias are added up together, by the shape alone:
-/// so many that writing the sums costs little, so few that in f32 they are exact to the last bits.
+/// How many rows are summed into one partial gradient of the weight and the bias. It depends on the
+/// shape alone: enough that writing the sums costs little, few enough that sums in f32 are exact to
+/// the last bits.
 inline std::int64_t rows_of_chunk(std::int64_t features) {
   return std::clamp<std::int64_t>(32768 / std::max<std::int64_t>(1, features), 4, 32);
 }

@@ -7,7 +7,7 @@
 namespace troupe::cpu {
 namespace {
 
-// Rows of b whose part under a panel of columns stays in a core's cache.
+// Rows of b at a time: their part for one panel of columns fits in a core's cache.
 constexpr std::int64_t block_depth = 512;
 
 /// The working memory of a block, as numbers of its parts.

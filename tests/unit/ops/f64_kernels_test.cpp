@@ -281,7 +281,8 @@ TEST(F64Products, AgreeWithTheReferenceForAnyThreads) {
   }
 }
 
-// Sequences whose shares are kept and those whose shares are computed again, of several blocks.
+// Short sequences, whose shares are kept, and long ones of several blocks, whose shares are
+// computed again.
 TEST(F64Attention, AgreesWithTheReferenceForAnyThreads) {
   const KernelTable& table = kernels({}, DType::f64);
   struct Case {

@@ -113,8 +113,8 @@ std::set<std::int64_t> seen(const Augment& augment) {
   return all;
 }
 
-/// Each of torchvision's results is seen, and no other but a few whose moved pixels lie halfway
-/// between two.
+/// Expects all of torchvision's results and no others, but for a few: those with a moved pixel that
+/// lies halfway between two.
 template <class Augment>
 void expect_the_results_of_torchvision(const std::string& name, const Augment& augment) {
   SCOPED_TRACE(name);
