@@ -16,6 +16,7 @@
 #include "ops/cpu/prepared_copy.h"
 #include "ops/cpu/prepared_weights.h"
 #include "ops/cpu/reorder.h"
+#include "ops/cpu/winograd_convolution.h"
 #include "runtime/error.h"
 
 namespace troupe::cpu {
@@ -35,7 +36,8 @@ struct Part {
 /// One direction, compiled for one input shape.
 struct Compiled {
   ConvolutionPath path;
-  std::vector<Part> parts;
+  std::vector<ConvolutionPiece> pieces;
+  std::vector<Part> parts;    ///< of a direct path: one for each piece
   std::size_t bytes = 0;      ///< of scratch memory for a thread
   std::int64_t partials = 1;  ///< sums that a weight gradient consists of
 };
@@ -60,9 +62,9 @@ std::byte* at_sample(Tensor& tensor, std::int64_t sample) {
   return static_cast<std::byte*>(tensor.raw()) + sample_offset(tensor, sample);
 }
 
-class OneDnnConvolution final : public LayerKernel {
+class Convolution final : public LayerKernel {
  public:
-  explicit OneDnnConvolution(const ConvolutionOptions& options)
+  explicit Convolution(const ConvolutionOptions& options)
       : options_(options), weight_shape_(weight_shape(options)) {}
 
   void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
@@ -78,6 +80,10 @@ class OneDnnConvolution final : public LayerKernel {
     Compiled& compiled = direction(prepared, ConvolutionDirection::forward);
     const Tensor input = in_layout(stream, x, compiled.path.x, compiled.path.products);
     Tensor y = Tensor::empty(prepared.y_shape, DType::f32, stream.device, compiled.path.y);
+    if (compiled.path.winograd) {
+      winograd_forward(stream, options_, compiled.pieces, given_weights(), input, y);
+      return y;
+    }
     for (Part& part : compiled.parts) {
       const std::int64_t first = part.compiled.piece.first_channel;
       part.compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, part, 0, first));
@@ -95,6 +101,10 @@ class OneDnnConvolution final : public LayerKernel {
     Compiled& compiled = direction(prepared, ConvolutionDirection::input_gradient);
     const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
     Tensor x_grad = Tensor::empty(x_shape, DType::f32, stream.device, compiled.path.x);
+    if (compiled.path.winograd) {
+      winograd_input_gradient(stream, options_, compiled.pieces, given_weights(), y_grad, x_grad);
+      return in_layout(stream, x_grad, x_layout);
+    }
     for (Part& part : compiled.parts)
       part.compiled.primitive.set(DNNL_ARG_WEIGHTS,
                                   weights(stream, part, 1, part.compiled.piece.first_channel));
@@ -114,6 +124,9 @@ class OneDnnConvolution final : public LayerKernel {
     Compiled& compiled = direction(prepared, ConvolutionDirection::weight_gradient);
     const Tensor input = in_layout(stream, x, compiled.path.x, compiled.path.products);
     const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
+    if (compiled.path.winograd)
+      return winograd_weight_gradient(stream, options_, compiled.pieces, input, y_grad, weight_grad,
+                                      bias_grad);
     if (compiled.partials == 1)
       return sum_samples(stream, compiled, input, y_grad, weight_grad.data<float>(),
                          options_.bias ? bias_grad.data<float>() : nullptr, 0);
@@ -254,9 +267,10 @@ class OneDnnConvolution final : public LayerKernel {
     const bool of_weights = direction == ConvolutionDirection::weight_gradient;
     const Shape& divided = of_x ? prepared.x_shape : prepared.y_shape;
     const std::size_t copied = size_of(of_weights ? path.products : DType::f32);
-    Compiled result{.path = path};
-    const auto pieces = convolution_pieces(options_, prepared.x_shape, direction, path);
-    for (const ConvolutionPiece& piece : pieces) {
+    Compiled result{.path = path,
+                    .pieces = convolution_pieces(options_, prepared.x_shape, direction, path)};
+    if (path.winograd) return result;
+    for (const ConvolutionPiece& piece : result.pieces) {
       Part part{compile_piece(options_, prepared.x_shape, direction, path, piece, last_choice)};
       const memory::desc& order = part.compiled.weights;
       const auto plain = onednn_memory(grouped_shape(options_, piece.channels), Layout::row_major);
@@ -273,19 +287,24 @@ class OneDnnConvolution final : public LayerKernel {
       result.bytes = std::max(result.bytes, part.bytes);
       result.parts.push_back(std::move(part));
     }
-    result.partials = (prepared.x_shape[0] + pieces.front().samples - 1) / pieces.front().samples;
+    const std::int64_t samples = result.pieces.front().samples;
+    result.partials = (prepared.x_shape[0] + samples - 1) / samples;
     return result;
   }
 
   /// Those of a piece, which begins at a channel of this axis of the weights.
   const void* weights(const Stream& stream, const Part& part, std::size_t axis,
                       std::int64_t channel) {
-    if (!weights_.defined())
-      throw Error(ErrorCode::internal, describe(options_) + ": computed before use_weights");
     const memory::desc& order = part.compiled.weights;
     memory::dims begin(order.dims().size(), 0);
     begin[axis] = channel;
-    return weights_.in_order(stream, order, begin);
+    return given_weights().in_order(stream, order, begin);
+  }
+
+  PreparedWeights& given_weights() {
+    if (!weights_.defined())
+      throw Error(ErrorCode::internal, describe(options_) + ": computed before use_weights");
+    return weights_;
   }
 
   ConvolutionOptions options_;
@@ -310,7 +329,7 @@ std::unique_ptr<LayerKernel> convolution(const ConvolutionOptions& options) {
   if (options.in_channels % options.groups != 0 || options.out_channels % options.groups != 0)
     throw Error(ErrorCode::bad_shape, describe(options) + ": the channels cannot be divided",
                 "both numbers of channels must be multiples of the number of groups");
-  return std::make_unique<OneDnnConvolution>(options);
+  return std::make_unique<Convolution>(options);
 }
 
 }  // namespace troupe::cpu

@@ -11,14 +11,15 @@ namespace {
 using dnnl::memory;
 
 constexpr std::int64_t most_pieces = 16;
+constexpr dnnl::algorithm direct = dnnl::algorithm::convolution_direct;
 
 constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// The least number of samples of a piece. Measured on Zen 5 by the processor time of one thread: a
 /// primitive is called in microseconds, so that 8 Mflop (0.1 ms) suffice where it is direct.
-/// Winograd's algorithm also transforms all weights in each piece: this costs 20 % with 128 tiles
-/// and next to nothing with 256. It is slower on less than 25 Mflop, and weight gradients, whose
-/// pieces have partial sums as large as the weights, on less than 100 Mflop.
+/// Winograd's algorithm also transforms all weights in each piece, which costs nothing measurable
+/// with 128 tiles (Zen 4). It is slower on less than 25 Mflop, and weight gradients, whose pieces
+/// have partial sums as large as the weights, on less than 100 Mflop.
 std::int64_t least_samples(const ConvolutionOptions& o, const Shape& y,
                            ConvolutionDirection direction, bool winograd) {
   const std::int64_t pixels = y[2] * y[3];
@@ -27,7 +28,7 @@ std::int64_t least_samples(const ConvolutionOptions& o, const Shape& y,
   const std::int64_t flop = !winograd ? 8'000'000 : sums ? 100'000'000 : 25'000'000;
   std::int64_t least = quotient_up(flop, 2 * pixels * weights);
   if (winograd)
-    least = std::max(least, quotient_up(256, quotient_up(y[2], 4) * quotient_up(y[3], 4)));
+    least = std::max(least, quotient_up(128, quotient_up(y[2], 4) * quotient_up(y[3], 4)));
   if (sums) least = std::max(least, quotient_up(1024, pixels));
   return least;
 }
@@ -38,9 +39,7 @@ class Describer {
  public:
   Describer(const ConvolutionOptions& options, const Shape& x, const ConvolutionPath& path,
             ConvolutionDirection direction)
-      : algorithm_(path.winograd ? dnnl::algorithm::convolution_winograd
-                                 : dnnl::algorithm::convolution_direct),
-        products_(path.products),
+      : products_(path.products),
         x_(onednn_memory(x, path.x, type(direction, ConvolutionDirection::input_gradient))),
         weights_(onednn_any_memory(grouped_shape(options, options.out_channels),
                                    type(direction, ConvolutionDirection::weight_gradient))),
@@ -54,21 +53,21 @@ class Describer {
         padding_end_{end_padding(options, x, 0), end_padding(options, x, 1)} {}
 
   dnnl::convolution_forward::primitive_desc forward() const {
-    return {{dnnl::prop_kind::forward_training, algorithm_, x_, weights_, bias_, y_, stride_,
-             dilation_, padding_, padding_end_},
+    return {{dnnl::prop_kind::forward_training, direct, x_, weights_, bias_, y_, stride_, dilation_,
+             padding_, padding_end_},
             onednn_attributes(),
             onednn_engine()};
   }
 
   dnnl::convolution_backward_data::primitive_desc input_gradient() const {
-    return {{algorithm_, x_, weights_, y_, stride_, dilation_, padding_, padding_end_},
+    return {{direct, x_, weights_, y_, stride_, dilation_, padding_, padding_end_},
             onednn_attributes(),
             onednn_engine(),
             hint()};
   }
 
   dnnl::convolution_backward_weights::primitive_desc weight_gradient() const {
-    return {{algorithm_, x_, weights_, bias_, y_, stride_, dilation_, padding_, padding_end_},
+    return {{direct, x_, weights_, bias_, y_, stride_, dilation_, padding_, padding_end_},
             onednn_attributes(),
             onednn_engine(),
             hint()};
@@ -93,8 +92,8 @@ class Describer {
       if (products_ == DType::bf16) memory.data.data_type = dnnl_bf16;
       return memory;
     };
-    return {{dnnl::prop_kind::forward_training, algorithm_, multiplied(x_), multiplied(weights_),
-             bias_, multiplied(y_), stride_, dilation_, padding_, padding_end_},
+    return {{dnnl::prop_kind::forward_training, direct, multiplied(x_), multiplied(weights_), bias_,
+             multiplied(y_), stride_, dilation_, padding_, padding_end_},
             onednn_attributes(),
             onednn_engine()};
   }
@@ -108,7 +107,6 @@ class Describer {
     return (convolution_output_shape(o, x)[2 + axis] - 1) * stride + kernel - x[2 + axis] - padding;
   }
 
-  dnnl::algorithm algorithm_;
   DType products_;
   memory::desc x_, weights_, bias_, y_;
   memory::dims stride_, dilation_, padding_, padding_end_;

@@ -4,15 +4,11 @@
 
 #include <algorithm>
 
+#include "ops/cpu/winograd_convolution.h"
 #include "runtime/error.h"
 
 namespace troupe::cpu {
 namespace {
-
-bool winograd_can(const ConvolutionOptions& o) {
-  return o.kernel_h == 3 && o.kernel_w == 3 && o.stride_h == 1 && o.stride_w == 1 &&
-         o.dilation_h == 1 && o.dilation_w == 1 && o.groups == 1;
-}
 
 /// How F(4x4, 3x3) divides a convolution's output: into tiles of 4x4 pixels, those at the edges
 /// perhaps only partly of use.
@@ -28,18 +24,12 @@ Tiling tiling_of(const ConvolutionOptions& o, const Shape& x) {
   return {y[0] * an_image, static_cast<double>(y[2] * y[3]) / static_cast<double>(16 * an_image)};
 }
 
-// Measured on AMD's Zen 4 and Zen 5 with one and two threads, all three directions, against direct
-// convolution in its best layout: F(4x4, 3x3) gains a factor of 1.2 to 1.5 at 16 -> 16 and
-// 64 -> 64 channels and of 2 to 2.7 from 160 channels on, ties at 32 -> 32 on Zen 5, and loses at
-// 16 -> 32, where transforming the tiles costs as much as the multiplications that it saves.
-// Images that fill less than half of their 4x4 tiles (5x5, 2x2, 1x1) waste what it saves. Each
-// call also transforms the weights, which pays from about 16 tiles on for most channel counts,
-// from 32 for all (eight images of 7x7, say).
-bool wins_on_amd(const ConvolutionOptions& o, const Tiling& tiling) {
-  const bool enough_channels =
-      o.in_channels == o.out_channels || o.in_channels * o.out_channels >= 1024;
-  return tiling.used >= 0.5 && tiling.tiles >= 32 && enough_channels;
-}
+// Measured on AMD's Zen 4 with one thread, all three directions, against direct convolution in its
+// best layout: F(4x4, 3x3) gains a factor of 1.2 to 2.3 from 16 -> 16 channels on, on images of 7x7
+// to 28x28. Images that fill less than half of their 4x4 tiles (5x5, 2x2, 1x1) waste what it saves.
+// Each call also transforms the weights, which pays from about 32 tiles on (eight images of 7x7,
+// say).
+bool wins_on_amd(const Tiling& tiling) { return tiling.used >= 0.5 && tiling.tiles >= 32; }
 
 // Measured on Intel's Emerald Rapids with one thread, against direct convolution, which does up to
 // 185 Gflop/s there (two multipliers of 512 bits) while its tensors are small: F(4x4, 3x3) gains a
@@ -56,7 +46,7 @@ bool wins_on_intel(const ConvolutionOptions& o, const Tiling& tiling) {
 
 bool winograd_wins(const ConvolutionOptions& o, const Shape& x, ProcessorMaker maker) {
   const Tiling tiling = tiling_of(o, x);
-  return maker == ProcessorMaker::intel ? wins_on_intel(o, tiling) : wins_on_amd(o, tiling);
+  return maker == ProcessorMaker::intel ? wins_on_intel(o, tiling) : wins_on_amd(tiling);
 }
 
 // oneDNN has no Winograd convolution in bf16. Measured with one thread on tensors that need no

@@ -76,23 +76,11 @@ void PreparedPrimitive::set(int argument, const void* data) {
   throw Error(ErrorCode::internal, fmt::format("a primitive has no argument {}", argument));
 }
 
-dnnl_status_t PreparedPrimitive::execute() {
-  // Compilers begin the callee's frame at a cache line then. oneDNN's Winograd convolutions keep
-  // tiles of 64-byte vectors on the stack, aligned as any array is: to 16. Where these cross cache
-  // lines, what was just stored cannot be forwarded to the load that follows, and a step takes up
-  // to 8 % longer. From here they stand where they do not (oneDNN 2.6), however deep the frames of
-  // our actors are (docs/performance.md).
-  alignas(64) [[maybe_unused]] volatile std::byte line[64];
-  const dnnl_status_t status = dnnl_primitive_execute(
-      primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()), arguments_.data());
-  line[0] = {};  // used after the call, so that this frame is there during it
-  return status;
-}
-
 dnnl_status_t PreparedPrimitive::execute_here(void* scratch) {
   if (scratch_bytes_ > 0) set(DNNL_ARG_SCRATCHPAD, scratch);
   use_one_thread();
-  return execute();
+  return dnnl_primitive_execute(primitive_.get(), stream_.get(),
+                                static_cast<int>(arguments_.size()), arguments_.data());
 }
 
 void check_status(dnnl_status_t status) {

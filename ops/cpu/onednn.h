@@ -43,8 +43,6 @@ class PreparedPrimitive {
   dnnl_status_t execute_here(void* scratch);
 
  private:
-  dnnl_status_t execute();
-
   dnnl::primitive primitive_;
   dnnl::stream stream_;
   std::vector<dnnl::memory> memories_;

@@ -55,7 +55,7 @@ TEST(Scratch, TheBackendKnowsTheLargestRequestOfAKernel) {
     kernel->forward(stream, Tensor::zeros({1, channels, 8, 8}));
     return cpu_backend().take_scratch_peak(0);
   };
-  if (!has_avx512()) GTEST_SKIP() << "oneDNN has a Winograd, which borrows memory, for AVX-512";
+  if (!has_avx512()) GTEST_SKIP() << "Winograd, which borrows memory, is for AVX-512";
   const std::size_t small = peak_of(16), large = peak_of(64);
   EXPECT_GT(small, 0u);
   EXPECT_GT(large, small);

@@ -171,9 +171,9 @@ TEST(ConvolutionPieces, AreTwoHalvesOfTheSamplesWhereNoOtherDivisionPays) {
                                    {true, Layout::nchw16c, Layout::nchw16c})
         .size();
   };
-  EXPECT_EQ(count({64, 64, 64, 7}), 2);     // 256 tiles of 4x4 pixels
-  EXPECT_EQ(count({63, 64, 64, 7}), 1);     // fewer than 128 tiles in half of them
-  EXPECT_EQ(count({16, 320, 320, 16}), 2);  // by channels
+  EXPECT_EQ(count({32, 64, 64, 7}), 2);    // 128 tiles of 4x4 pixels
+  EXPECT_EQ(count({31, 64, 64, 7}), 1);    // fewer than 64 tiles in half of them
+  EXPECT_EQ(count({8, 320, 320, 16}), 2);  // by channels
 }
 
 TEST(EqualGroups, AreMultiplesOfAUnitAndNotTooSmall) {

@@ -213,6 +213,33 @@ TEST_P(EveryInstructionSet, SumsTheWeightGradientsOfDepthwiseConvolutions) {
   }
 }
 
+TEST_P(EveryInstructionSet, ConvolvesByWinogradToTheSameValues) {
+  const ConvolutionOptions options{.in_channels = 32,
+                                   .out_channels = 48,
+                                   .kernel_h = 3,
+                                   .kernel_w = 3,
+                                   .padding_h = 1,
+                                   .padding_w = 1,
+                                   .algorithm = ConvolutionAlgorithm::winograd};
+  const Tensor weight = random_tensor({Layout::row_major, weight_shape(options)}, 1);
+  const Tensor bias = random_tensor({Layout::row_major, {48}}, 2);
+  const Tensor x = random_tensor({Layout::nchw16c, {3, 32, 9, 6}}, 3);
+  const Tensor grad = random_tensor({Layout::nchw16c, {3, 48, 9, 6}}, 4);
+  const auto [best, other] = both([&] {
+    const auto kernel = table().convolution(options);
+    kernel->use_weights({}, weight, bias, 1);
+    Tensor weights = Tensor::empty(weight.shape(), DType::f32, Device::cpu());
+    Tensor biases = Tensor::empty(bias.shape(), DType::f32, Device::cpu());
+    kernel->weight_gradient({}, x, grad, weights, biases);
+    return std::vector{values_of(kernel->forward({}, x)),
+                       values_of(kernel->input_gradient({}, grad, x.shape(), x.layout())),
+                       values_of(weights), values_of(biases)};
+  });
+  // SSE4 rounds products before it adds them; sums of 160 to 288 products are of the order of 10.
+  for (std::size_t part = 0; part < best.size(); ++part)
+    EXPECT_LT(distance(other[part], best[part]), 2e-4) << part;
+}
+
 TEST_P(EveryInstructionSet, AttendsToTheSameValues) {
   const auto random = [](const Shape& shape, unsigned seed) {
     return random_tensor({Layout::row_major, shape}, seed);

@@ -1,0 +1,58 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace troupe::cpu {
+
+// Winograd's algorithm F(4x4, 3x3) for convolutions of stride 1 (A. Lavin, S. Gray, "Fast
+// algorithms for convolutional neural networks", CVPR 2016). With tiles d of 6x6 pixels of x,
+// kernels g of 3x3 and tiles y of 4x4 pixels of the output,
+//
+//   y = A^T [sum over channels of (G g G^T) * (B^T d B)] A,   * element by element,
+//
+// so that 36 multiplications take the place of 144. The sum is a product of matrices, [tiles,
+// channels] x [channels, channels], for each of the 36 elements. The gradient of the kernel is
+//
+//   dg = G^T [sum over tiles of (A dy A^T) * (B^T d B)] G.
+//
+// The matrices follow from the points 0, 5/8, -5/8, 3/2, -3/2 and infinity at which the polynomials
+// of a row are multiplied; these points round about half as much as 0, 1, -1, 2, -2 (B. Barabasz et
+// al., "Error analysis and improving the accuracy of Winograd convolution", 2018).
+
+/// Some samples and some channels of the result of one direction. All tensors are nchw16c, so that
+/// all numbers of channels are multiples of 16.
+struct WinogradPiece {
+  std::int64_t samples = 0;
+  std::int64_t height = 0, width = 0;          ///< of what is read
+  std::int64_t channels = 0;                   ///< of what is read
+  std::int64_t out_height = 0, out_width = 0;  ///< of what is written
+  std::int64_t out_channels = 0;               ///< of what is written, those of all pieces
+  std::int64_t padding_h = 0, padding_w = 0;
+  std::int64_t first_channel = 0, piece_channels = 0;  ///< of what is written
+};
+
+/// Kernels in blocks of 16x16 channels, each [3][3][16 channels that are read][16 that are
+/// written].
+struct WinogradWeights {
+  const float* data = nullptr;
+  std::int64_t read_stride = 0, written_stride = 0;  ///< floats from a block to the next
+  bool flipped = false;                              ///< for the gradient of the input
+};
+
+/// The scratch memory that winograd() needs.
+std::size_t winograd_bytes(const WinogradPiece& piece);
+
+/// The convolution of `from` or, with flipped weights, the gradient of its input. `from` and `to`
+/// begin at the piece's first sample, `bias` (null: none) at channel 0.
+void winograd(const WinogradPiece& piece, const float* from, const WinogradWeights& weights,
+              const float* bias, float* to, std::byte* memory);
+
+/// The scratch memory that winograd_weight_gradient() needs.
+std::size_t winograd_gradient_bytes(const WinogradPiece& piece);
+
+/// The gradient of the weights, row-major [out_channels, channels, 3, 3], of which the piece writes
+/// its channels, from x and the output's gradient of the piece's samples.
+void winograd_weight_gradient(const WinogradPiece& piece, const float* x, const float* grad,
+                              float* weight_grad, std::byte* memory);
+
+}  // namespace troupe::cpu

@@ -1,0 +1,128 @@
+#include "ops/cpu/winograd_convolution.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/cpu/pieces.h"
+#include "ops/cpu/winograd.h"
+
+namespace troupe::cpu {
+namespace {
+
+using Tag = dnnl::memory::format_tag;
+
+const float* samples_from(const Tensor& tensor, std::int64_t sample) {
+  return tensor.data<float>() + tensor.element_count() / tensor.dim(0) * sample;
+}
+
+WinogradPiece piece_of(const ConvolutionPiece& piece, const Tensor& from, const Shape& to,
+                       std::int64_t padding_h, std::int64_t padding_w) {
+  return {.samples = piece.samples,
+          .height = from.dim(2),
+          .width = from.dim(3),
+          .channels = from.dim(1),
+          .out_height = to[2],
+          .out_width = to[3],
+          .out_channels = to[1],
+          .padding_h = padding_h,
+          .padding_w = padding_w,
+          .first_channel = piece.first_channel,
+          .piece_channels = piece.channels};
+}
+
+/// Forward and the gradient of the input.
+void transform(const Stream& stream, const std::vector<WinogradPiece>& works,
+               const std::vector<ConvolutionPiece>& pieces, const WinogradWeights& weights,
+               const float* bias, const Tensor& from, Tensor& to) {
+  std::size_t bytes = 0;
+  for (const WinogradPiece& work : works) bytes = std::max(bytes, winograd_bytes(work));
+  float* const results = to.data<float>();
+  const std::int64_t of_sample = to.element_count() / to.dim(0);
+  run_pieces(stream, works.size(), bytes, [&](std::size_t i, std::byte* memory) {
+    const std::int64_t sample = pieces[i].first_sample;
+    winograd(works[i], samples_from(from, sample), weights, bias, results + sample * of_sample,
+             memory);
+    return dnnl_success;
+  });
+}
+
+/// The weights in blocks of 16x16 channels, those of the output outermost.
+const float* in_blocks(const Stream& stream, const ConvolutionOptions& o, PreparedWeights& weights,
+                       Tag order) {
+  const Shape shape = weight_shape(o);
+  const dnnl::memory::desc blocks({shape[0], shape[1], shape[2], shape[3]},
+                                  dnnl::memory::data_type::f32, order);
+  return static_cast<const float*>(weights.in_order(stream, blocks, {0, 0, 0, 0}));
+}
+
+constexpr std::int64_t block_size = std::int64_t{9} * 16 * 16;
+
+/// The sums over samples and pixels of each channel of nchw16c.
+void sum_channels(const Stream& stream, const Tensor& grad, float* sums) {
+  const std::int64_t blocks = grad.dim(1) / 16, pixels = grad.dim(2) * grad.dim(3);
+  const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / (pixels * 16));
+  parallel(stream, blocks, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      std::array<float, 16> total{};
+      for (std::int64_t n = 0; n < grad.dim(0); ++n) {
+        std::array<float, 16> of_sample{};
+        const float* from = samples_from(grad, n) + b * pixels * 16;
+        for (std::int64_t i = 0; i < pixels; ++i, from += 16)
+          for (std::size_t c = 0; c < 16; ++c) of_sample[c] += from[c];
+        for (std::size_t c = 0; c < 16; ++c) total[c] += of_sample[c];
+      }
+      std::copy(total.begin(), total.end(), sums + b * 16);
+    }
+  });
+}
+
+}  // namespace
+
+void winograd_forward(const Stream& stream, const ConvolutionOptions& o,
+                      const std::vector<ConvolutionPiece>& pieces, PreparedWeights& weights,
+                      const Tensor& x, Tensor& y) {
+  std::vector<WinogradPiece> works;
+  for (const ConvolutionPiece& piece : pieces)
+    works.push_back(piece_of(piece, x, y.shape(), o.padding_h, o.padding_w));
+  const WinogradWeights kernels{in_blocks(stream, o, weights, Tag::ABcd16b16a), block_size,
+                                o.in_channels / 16 * block_size, false};
+  transform(stream, works, pieces, kernels, o.bias ? weights.bias().data<float>() : nullptr, x, y);
+}
+
+// It is the convolution of the output's gradient with the flipped kernels.
+void winograd_input_gradient(const Stream& stream, const ConvolutionOptions& o,
+                             const std::vector<ConvolutionPiece>& pieces, PreparedWeights& weights,
+                             const Tensor& y_grad, Tensor& x_grad) {
+  std::vector<WinogradPiece> works;
+  for (const ConvolutionPiece& piece : pieces)
+    works.push_back(piece_of(piece, y_grad, x_grad.shape(), 2 - o.padding_h, 2 - o.padding_w));
+  const WinogradWeights kernels{in_blocks(stream, o, weights, Tag::ABcd16a16b),
+                                o.in_channels / 16 * block_size, block_size, true};
+  transform(stream, works, pieces, kernels, nullptr, y_grad, x_grad);
+}
+
+void winograd_weight_gradient(const Stream& stream, const ConvolutionOptions& o,
+                              const std::vector<ConvolutionPiece>& pieces, const Tensor& x,
+                              const Tensor& y_grad, Tensor& weight_grad, Tensor& bias_grad) {
+  std::vector<WinogradPiece> works;
+  std::size_t bytes = 0;
+  for (const ConvolutionPiece& piece : pieces) {
+    works.push_back(piece_of(piece, x, y_grad.shape(), o.padding_h, o.padding_w));
+    bytes = std::max(bytes, winograd_gradient_bytes(works.back()));
+  }
+  const std::int64_t size = weight_grad.element_count(), samples = pieces.front().samples;
+  const std::int64_t partials = pieces.back().first_sample / samples + 1;
+  Tensor several;  // partial sums, if the samples are divided
+  if (partials > 1) several = Tensor::empty({partials, size}, DType::f32, stream.device);
+  float* const sums = partials > 1 ? several.data<float>() : weight_grad.data<float>();
+  run_pieces(stream, works.size(), bytes, [&](std::size_t i, std::byte* memory) {
+    const std::int64_t sample = pieces[i].first_sample;
+    winograd_weight_gradient(works[i], samples_from(x, sample), samples_from(y_grad, sample),
+                             sums + sample / samples * size, memory);
+    return dnnl_success;
+  });
+  if (partials > 1) add_up(stream, {sums, size, partials}, size, weight_grad.data<float>());
+  if (o.bias) sum_channels(stream, y_grad, bias_grad.data<float>());
+}
+
+}  // namespace troupe::cpu
