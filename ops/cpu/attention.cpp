@@ -234,16 +234,14 @@ class Attention {
   }
 
   /// [tokens, keys] of a block, of what its tokens see.
-  dnnl_status_t scores(const Block& b, const T* transposed_keys, T* to, std::byte* memory) const {
-    const auto status =
-        multiply({b.tokens, s_.features, b.keys}, static_cast<T>(options_.scale),
-                 {queries(b), s_.features}, {transposed_keys, s_.keys}, false, to, b.keys, memory);
-    if (masks_.defined())
-      for (std::int64_t t = 0; t < b.tokens; ++t) {
-        const MaskRow<T> row = masks_.row(b.outer, b.first + t);
-        rows_.add_mask(to + t * b.keys, row.first, row.stride, seen(b, t));
-      }
-    return status;
+  void scores(const Block& b, const T* transposed_keys, T* to, std::byte* memory) const {
+    multiply({b.tokens, s_.features, b.keys}, static_cast<T>(options_.scale),
+             {queries(b), s_.features}, {transposed_keys, s_.keys}, false, to, b.keys, memory);
+    if (!masks_.defined()) return;
+    for (std::int64_t t = 0; t < b.tokens; ++t) {
+      const MaskRow<T> row = masks_.row(b.outer, b.first + t);
+      rows_.add_mask(to + t * b.keys, row.first, row.stride, seen(b, t));
+    }
   }
   std::int64_t seen(const Block& b, std::int64_t token) const {
     return s_.seen(options_.causal, b.first + token);
@@ -315,7 +313,7 @@ class BackwardPass {
            (keeps_shares_ ? 0 : attention_.key_bytes() + attention_.score_bytes());
   }
 
-  dnnl_status_t run(std::int64_t outer, std::byte* memory) const {
+  void run(std::int64_t outer, std::byte* memory) const {
     T* const k_grad = k_ + outer * s_.keys * s_.features;
     T* const v_grad = v_ + outer * s_.keys * s_.outputs;
     const Scratches scratch = divided(memory);
@@ -324,10 +322,8 @@ class BackwardPass {
     std::fill(v_grad + first.keys * s_.outputs, v_grad + s_.keys * s_.outputs, T(0));
     attention_.transpose_values(first, scratch.values);
     if (!keeps_shares_) attention_.transpose_keys(first, scratch.keys);
-    dnnl_status_t status = dnnl_success;
-    for (std::int64_t i = 0; i < attention_.blocks() && status == dnnl_success; ++i)
-      status = add(attention_.block(outer, i), scratch, k_grad, v_grad);
-    return status;
+    for (std::int64_t i = 0; i < attention_.blocks(); ++i)
+      add(attention_.block(outer, i), scratch, k_grad, v_grad);
   }
 
  private:
@@ -350,41 +346,35 @@ class BackwardPass {
     return scratch;
   }
 
-  /// Lets `shares` point to softmax(scores) of a block.
-  dnnl_status_t find_shares(const Block& b, const Scratches& scratch, const T*& shares) const {
+  /// softmax(scores) of a block.
+  const T* shares_of(const Block& b, const Scratches& scratch) const {
     const std::int64_t first = b.outer * s_.tokens + b.first;
-    shares = keeps_shares_ ? saved_ + first * s_.keys : scratch.shares;
-    if (keeps_shares_) return dnnl_success;
-    const dnnl_status_t status =
-        attention_.scores(b, scratch.keys, scratch.shares, scratch.products);
-    if (status == dnnl_success) attention_.normalise_again(b, scratch.shares, saved_ + first);
-    return status;
+    if (keeps_shares_) return saved_ + first * s_.keys;
+    attention_.scores(b, scratch.keys, scratch.shares, scratch.products);
+    attention_.normalise_again(b, scratch.shares, saved_ + first);
+    return scratch.shares;
   }
 
-  dnnl_status_t add(const Block& b, const Scratches& scratch, T* k_grad, T* v_grad) const {
+  void add(const Block& b, const Scratches& scratch, T* k_grad, T* v_grad) const {
     const std::int64_t first = b.outer * s_.tokens + b.first;
     const T *grad = grad_ + first * s_.outputs, *y = y_ + first * s_.outputs;
     T* const slopes = scratch.slopes;
-    const T* shares = nullptr;
-    if (const auto status = find_shares(b, scratch, shares); status != dnnl_success) return status;
-    auto status = multiply({b.keys, b.tokens, s_.outputs}, T(1), {shares, b.keys, true},
-                           {grad, s_.outputs}, b.first > 0, v_grad, s_.outputs, scratch.products);
-    if (status != dnnl_success) return status;
-    status = multiply({b.tokens, s_.outputs, b.keys}, T(1), {grad, s_.outputs},
-                      {scratch.values, s_.keys}, false, slopes, b.keys, scratch.products);
-    if (status != dnnl_success) return status;
+    const T* const shares = shares_of(b, scratch);
+    multiply({b.keys, b.tokens, s_.outputs}, T(1), {shares, b.keys, true}, {grad, s_.outputs},
+             b.first > 0, v_grad, s_.outputs, scratch.products);
+    multiply({b.tokens, s_.outputs, b.keys}, T(1), {grad, s_.outputs}, {scratch.values, s_.keys},
+             false, slopes, b.keys, scratch.products);
     const AttentionRows<T>& rows = attention_.rows();
     for (std::int64_t t = 0; t < b.tokens; ++t) {
       const T mean = rows.dot_product(grad + t * s_.outputs, y + t * s_.outputs, s_.outputs);
       rows.score_gradient(shares + t * b.keys, mean, slopes + t * b.keys, b.keys);
     }
-    status = multiply({b.tokens, b.keys, s_.features}, scale_, {slopes, b.keys},
-                      {attention_.keys(b), s_.features}, false, q_ + first * s_.features,
-                      s_.features, scratch.products);
-    if (status != dnnl_success) return status;
-    return multiply({b.keys, b.tokens, s_.features}, scale_, {slopes, b.keys, true},
-                    {attention_.queries(b), s_.features}, b.first > 0, k_grad, s_.features,
-                    scratch.products);
+    multiply({b.tokens, b.keys, s_.features}, scale_, {slopes, b.keys},
+             {attention_.keys(b), s_.features}, false, q_ + first * s_.features, s_.features,
+             scratch.products);
+    multiply({b.keys, b.tokens, s_.features}, scale_, {slopes, b.keys, true},
+             {attention_.queries(b), s_.features}, b.first > 0, k_grad, s_.features,
+             scratch.products);
   }
 
   const Attention<T>& attention_;
@@ -426,12 +416,11 @@ AttentionOutput attend(const Stream& stream, const Tensor& q, const Tensor& k, c
         T* const scores = keeps_shares ? saved + first * s.keys
                                        : reinterpret_cast<T*>(memory + attention.key_bytes());
         attention.transpose_keys(b, keys);
-        const dnnl_status_t status = attention.scores(b, keys, scores, products);
-        if (status != dnnl_success) return status;
+        attention.scores(b, keys, scores, products);
         attention.normalise(b, scores, keeps_shares ? nullptr : saved + first);
-        return multiply({b.tokens, b.keys, s.outputs}, T(1), {scores, b.keys},
-                        {attention.values(b), s.outputs}, false, y + first * s.outputs, s.outputs,
-                        products);
+        multiply({b.tokens, b.keys, s.outputs}, T(1), {scores, b.keys},
+                 {attention.values(b), s.outputs}, false, y + first * s.outputs, s.outputs,
+                 products);
       });
   return output;
 }
@@ -452,7 +441,7 @@ AttentionGradients gradients_of(const Stream& stream, const Tensor& grad, const 
   const BackwardPass<T> pass(attention, grad, output, options, gradients);
   run_pieces(stream, static_cast<std::size_t>(attention.sizes().outer), pass.scratch_bytes(),
              [&](std::size_t outer, std::byte* memory) {
-               return pass.run(static_cast<std::int64_t>(outer), memory);
+               pass.run(static_cast<std::int64_t>(outer), memory);
              });
   return gradients;
 }

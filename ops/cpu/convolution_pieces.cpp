@@ -133,12 +133,11 @@ Shape grouped_shape(const ConvolutionOptions& o, std::int64_t out_channels) {
 
 // Samples are divided first. Where there are few for large weights (8x8 pixels, 640 channels),
 // channels are: each piece then reads all of its samples, but has its own share of the weights, and
-// no sum is divided. Winograd's algorithm transforms the samples in each piece, which costs nothing
-// measurable with 320 channels of the result in a piece, and up to 12 % with 128 or 160. Where
-// neither division is possible, halves are made of fewer samples: this costs up to 8 % (15 % with
-// 160 channels), and a second thread takes 40 % off. In bf16, which halves the time of the
-// multiplications but not that of reading, large weights are divided by channels first: 5 % of a
-// step of the wide ResNet of widths 160, 320 and 640.
+// no sum is divided. Winograd's algorithm transforms the samples once for all of these (as long as
+// they are few). Where neither division is possible, halves are made of fewer samples: this costs
+// up to 8 % (15 % with 160 channels), and a second thread takes 40 % off. In bf16, which halves the
+// time of the multiplications but not that of reading, large weights are divided by channels first:
+// 5 % of a step of the wide ResNet of widths 160, 320 and 640.
 std::vector<ConvolutionPiece> convolution_pieces(const ConvolutionOptions& o, const Shape& x,
                                                  ConvolutionDirection direction,
                                                  const ConvolutionPath& path) {
@@ -149,10 +148,7 @@ std::vector<ConvolutionPiece> convolution_pieces(const ConvolutionOptions& o, co
   const bool large = path.products == DType::bf16 && has_large_weights(o);
   std::int64_t divisions = std::clamp<std::int64_t>(x[0] / least, 1, large ? 2 : most_pieces);
   std::int64_t groups = 1;
-  const std::int64_t least_channels = path.winograd
-                                          ? std::clamp<std::int64_t>(channels / 2, 128, 320)
-                                      : large ? 160
-                                              : 64;
+  const std::int64_t least_channels = large ? 160 : 64;
   if (divisions < 4 && o.groups == 1 && path.x == Layout::nchw16c && path.y == Layout::nchw16c)
     groups = equal_groups(channels, 16, least_channels, most_pieces / divisions);
   if (divisions == 1 && groups == 1 && x[0] / 2 >= quotient_up(least, 2)) divisions = 2;

@@ -136,10 +136,9 @@ class OneDnnLinear final : public LayerKernel {
     float* const bias_sums = options_.bias ? bias_grad.data<float>() : nullptr;
     run_pieces(stream, static_cast<std::size_t>(groups), 0, [&](std::size_t i, std::byte*) {
       const std::int64_t first = static_cast<std::int64_t>(i) * group;
-      const dnnl_status_t status = multiply({group, rows, in}, 1.0f, {grads + first, out, true},
-                                            {inputs, in}, false, sums + first * in, in, nullptr);
+      multiply({group, rows, in}, 1.0f, {grads + first, out, true}, {inputs, in}, false,
+               sums + first * in, in, nullptr);
       if (bias_sums) add_up_in_f64({}, {grads + first, out, rows}, group, 1.0, bias_sums + first);
-      return status;
     });
   }
 
@@ -166,7 +165,7 @@ class OneDnnLinear final : public LayerKernel {
                          weight_grad.data<float>() + part.first * options_.in_features);
       if (options_.bias)
         part.primitive.set(DNNL_ARG_DIFF_BIAS, bias_grad.data<float>() + part.first);
-      return part.primitive.execute_here(memory);
+      part.primitive.execute_here(memory);
     });
   }
 
@@ -243,7 +242,7 @@ class OneDnnLinear final : public LayerKernel {
   static void run_parts(const Stream& stream, std::vector<Part>& parts, const Set& set) {
     run_pieces(stream, parts.size(), scratch_of(parts), [&](std::size_t i, std::byte* memory) {
       set(parts[i]);
-      return parts[i].primitive.execute_here(memory);
+      parts[i].primitive.execute_here(memory);
     });
   }
 

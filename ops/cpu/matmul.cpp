@@ -29,15 +29,12 @@ void multiply_all(const Stream& stream, const MatmulPlan& plan, const MatmulOpti
     const std::int64_t first = plan.rows * part / each;
     const ProductSizes sizes{plan.rows * (part + 1) / each - first, plan.depth, plan.columns};
     const std::int64_t skipped = options.transposed_a ? first : first * plan.a_stride;
-    dnnl_status_t status = dnnl_success;
-    for (std::int64_t s = 0; s < plan.summed && status == dnnl_success; ++s) {
+    for (std::int64_t s = 0; s < plan.summed; ++s) {
       const MatrixProduct& p = plan.products[static_cast<std::size_t>(result * plan.summed + s)];
-      status = multiply(sizes, T(1),
-                        {left + p.a * a_size + skipped, plan.a_stride, options.transposed_a},
-                        {right + p.b * b_size, plan.b_stride, options.transposed_b}, s > 0,
-                        to + p.y * y_size + first * plan.columns, plan.columns, memory);
+      multiply(sizes, T(1), {left + p.a * a_size + skipped, plan.a_stride, options.transposed_a},
+               {right + p.b * b_size, plan.b_stride, options.transposed_b}, s > 0,
+               to + p.y * y_size + first * plan.columns, plan.columns, memory);
     }
-    return status;
   };
   const ProductSizes largest{(plan.rows + each - 1) / each, plan.depth, plan.columns};
   run_pieces(stream, static_cast<std::size_t>(plan.results * each),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/cpu/f64_products.h"
+#include "ops/cpu/onednn.h"
 
 namespace troupe::cpu {
 namespace {
@@ -28,18 +29,17 @@ double element(const MatrixView<double>& m, std::int64_t row, std::int64_t colum
 
 }  // namespace
 
-dnnl_status_t multiply(const ProductSizes& sizes, float factor, const MatrixView<float>& a,
-                       const MatrixView<float>& b, bool adds, float* y, std::int64_t y_stride,
-                       std::byte*) {
+void multiply(const ProductSizes& sizes, float factor, const MatrixView<float>& a,
+              const MatrixView<float>& b, bool adds, float* y, std::int64_t y_stride, std::byte*) {
   if (sizes.depth == 0 || sizes.columns == 0) {
     for (std::int64_t row = 0; row < sizes.rows && !adds; ++row)
       std::fill_n(y + row * y_stride, sizes.columns, 0.0f);
-    return dnnl_success;
+    return;
   }
   use_one_thread();
-  return dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', sizes.rows, sizes.columns,
-                    sizes.depth, factor, a.data, a.stride, b.data, b.stride, adds ? 1.0f : 0.0f, y,
-                    y_stride);
+  check_status(dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', sizes.rows,
+                          sizes.columns, sizes.depth, factor, a.data, a.stride, b.data, b.stride,
+                          adds ? 1.0f : 0.0f, y, y_stride));
 }
 
 std::size_t product_bytes_f64(const ProductSizes& sizes, bool transposed_b) {
@@ -48,9 +48,9 @@ std::size_t product_bytes_f64(const ProductSizes& sizes, bool transposed_b) {
   return static_cast<std::size_t>(parts.packed + parts.transposed + parts.offsets) * sizeof(double);
 }
 
-dnnl_status_t multiply(const ProductSizes& sizes, double factor, const MatrixView<double>& a,
-                       const MatrixView<double>& b, bool adds, double* y, std::int64_t y_stride,
-                       std::byte* memory) {
+void multiply(const ProductSizes& sizes, double factor, const MatrixView<double>& a,
+              const MatrixView<double>& b, bool adds, double* y, std::int64_t y_stride,
+              std::byte* memory) {
   const BlockMemory parts(sizes, b.transposed);
   auto* const packed = reinterpret_cast<double*>(memory);
   double* const transposed = packed + parts.packed;
@@ -71,7 +71,6 @@ dnnl_status_t multiply(const ProductSizes& sizes, double factor, const MatrixVie
                     sizes.columns, {.adds = adds || first > 0}, y, y_stride);
     first += depth;
   } while (first < sizes.depth);
-  return dnnl_success;
 }
 
 }  // namespace troupe::cpu

@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "ops/cpu/onednn.h"
-
 namespace troupe::cpu {
 
 /// A row-major matrix of f32 or f64 in memory, perhaps a part of a larger one.
@@ -20,7 +18,7 @@ struct ProductSizes {
   std::int64_t rows = 0, depth = 0, columns = 0;
 };
 
-/// The working memory of a product, which grows with each size. Of f32: none.
+/// Bytes of working memory that multiply() needs; larger sizes never need less. 0 in f32.
 std::size_t product_bytes_f64(const ProductSizes& sizes, bool transposed_b);
 template <class T>
 std::size_t product_bytes(const ProductSizes& sizes, bool transposed_b) {
@@ -29,12 +27,12 @@ std::size_t product_bytes(const ProductSizes& sizes, bool transposed_b) {
 
 /// y = factor * a b, or added to y; the rows of y lie `y_stride` apart. On the calling thread
 /// alone; the order of the sums depends on the sizes only. A depth of 0 gives zeroes. `memory` has
-/// product_bytes, 8-byte aligned. By oneDNN in f32; oneDNN multiplies no f64.
-dnnl_status_t multiply(const ProductSizes& sizes, float factor, const MatrixView<float>& a,
-                       const MatrixView<float>& b, bool adds, float* y, std::int64_t y_stride,
-                       std::byte* memory);
-dnnl_status_t multiply(const ProductSizes& sizes, double factor, const MatrixView<double>& a,
-                       const MatrixView<double>& b, bool adds, double* y, std::int64_t y_stride,
-                       std::byte* memory);
+/// product_bytes, 8-byte aligned. f32 uses oneDNN, which has no product of f64.
+void multiply(const ProductSizes& sizes, float factor, const MatrixView<float>& a,
+              const MatrixView<float>& b, bool adds, float* y, std::int64_t y_stride,
+              std::byte* memory);
+void multiply(const ProductSizes& sizes, double factor, const MatrixView<double>& a,
+              const MatrixView<double>& b, bool adds, double* y, std::int64_t y_stride,
+              std::byte* memory);
 
 }  // namespace troupe::cpu

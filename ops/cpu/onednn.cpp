@@ -76,11 +76,11 @@ void PreparedPrimitive::set(int argument, const void* data) {
   throw Error(ErrorCode::internal, fmt::format("a primitive has no argument {}", argument));
 }
 
-dnnl_status_t PreparedPrimitive::execute_here(void* scratch) {
+void PreparedPrimitive::execute_here(void* scratch) {
   if (scratch_bytes_ > 0) set(DNNL_ARG_SCRATCHPAD, scratch);
   use_one_thread();
-  return dnnl_primitive_execute(primitive_.get(), stream_.get(),
-                                static_cast<int>(arguments_.size()), arguments_.data());
+  check_status(dnnl_primitive_execute(primitive_.get(), stream_.get(),
+                                      static_cast<int>(arguments_.size()), arguments_.data()));
 }
 
 void check_status(dnnl_status_t status) {

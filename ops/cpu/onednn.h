@@ -39,8 +39,8 @@ class PreparedPrimitive {
   /// The scratch memory that execute_here() needs.
   std::size_t scratch_bytes() const { return scratch_bytes_; }
   /// Runs on the calling thread alone, with this scratch memory. May be called by a thread of
-  /// parallel().
-  dnnl_status_t execute_here(void* scratch);
+  /// parallel(). Throws as check_status.
+  void execute_here(void* scratch);
 
  private:
   dnnl::primitive primitive_;

@@ -20,10 +20,9 @@ namespace troupe::cpu {
 constexpr std::size_t aligned_bytes(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Calls body(piece, memory) for each of `count` pieces, on the stream's threads. `memory` is
-/// `bytes` of scratch memory, 64-byte aligned, which no other piece uses at that time. The body
-/// returns the status of its primitives; throws Error{internal} if one failed. Each thread has a
-/// range of pieces, which another one completes if it is done before, so a thread that the system
-/// interrupts does not delay all.
+/// `bytes` of scratch memory, 64-byte aligned, which no other piece uses at that time. Each thread
+/// has a range of pieces, which another one completes if it is done before, so a thread that the
+/// system interrupts does not delay all.
 template <class Body>
 void run_pieces(const Stream& stream, std::size_t count, std::size_t bytes, const Body& body) {
   struct Range {
@@ -38,20 +37,17 @@ void run_pieces(const Stream& stream, std::size_t count, std::size_t bytes, cons
     ranges[lane].next = count * lane / lanes;
     ranges[lane].end = count * (lane + 1) / lanes;
   }
-  std::atomic<dnnl_status_t> failure{dnnl_success};
   const auto run_lane = [&](std::size_t lane) {
     std::byte* const memory = static_cast<std::byte*>(scratch.data()) + lane * bytes;
     for (std::size_t i = 0; i < lanes; ++i) {
       Range& range = ranges[(lane + i) % lanes];
       for (std::size_t piece = range.next++; piece < range.end; piece = range.next++)
-        if (const dnnl_status_t status = body(piece, memory); status != dnnl_success)
-          failure = status;
+        body(piece, memory);
     }
   };
   parallel(stream, static_cast<std::int64_t>(lanes), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t lane = begin; lane < end; ++lane) run_lane(static_cast<std::size_t>(lane));
   });
-  check_status(failure);
 }
 
 /// The largest number of equal groups of `items`, at most `most`, each of a multiple of `unit`

@@ -51,7 +51,7 @@ void PreparedCopy::run(const Stream& stream, const void* from, void* to) {
     bytes = std::max(bytes, part.scratch_bytes());
   }
   run_pieces(stream, parts_.size(), bytes,
-             [&](std::size_t i, std::byte* scratch) { return parts_[i].execute_here(scratch); });
+             [&](std::size_t i, std::byte* scratch) { parts_[i].execute_here(scratch); });
 }
 
 PreparedPrimitive prepare_copy(const memory::desc& from, const memory::desc& to) {

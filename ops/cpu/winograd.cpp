@@ -70,6 +70,8 @@ struct TileGroups {
     return {size * all_channels + gap, 0, size * block, size};
   }
 
+  bool is_one() const { return tiles <= size; }
+
   std::int64_t tiles = 0, size = 0;
 };
 
@@ -89,6 +91,13 @@ void for_read_blocks(const WinogradPiece& piece, const Body& body) {
     const std::int64_t read = blocks * i / times;
     body(read, blocks * (i + 1) / times - read);
   }
+}
+
+/// The sums of a weight gradient before they are written: of all channels if there are several
+/// groups.
+std::int64_t total_count(const WinogradPiece& piece, const TileGroups& groups) {
+  return groups.is_one() ? read_blocks * block * 9 * columns
+                         : piece.channels * 9 * piece.piece_channels;
 }
 
 }  // namespace
@@ -213,14 +222,14 @@ struct Tile {
   }
 };
 
-/// B^T d B of the tiles from `first` on, of all channels that are read; zeros for those after
-/// `count`, up to `padded`.
-void transform_tiles(const WinogradPiece& piece, const float* from, std::int64_t first,
-                     std::int64_t count, std::int64_t padded, const TileOrder& order,
-                     float* tiles) {
+/// B^T d B of the tiles from `first` on, of these blocks of channels that are read; zeros for tiles
+/// after `count`, up to `padded`.
+void transform_tiles(const WinogradPiece& piece, const float* from, std::int64_t read,
+                     std::int64_t blocks, std::int64_t first, std::int64_t count,
+                     std::int64_t padded, const TileOrder& order, float* tiles) {
   const D d;
   const std::int64_t plane = piece.height * piece.width * block;
-  for (std::int64_t channels = 0; channels < piece.channels / block; ++channels)
+  for (std::int64_t channels = read; channels < read + blocks; ++channels)
     for (std::int64_t t = 0; t < padded; ++t)
       for (std::int64_t lane = 0; lane < block; lane += lanes) {
         float* const to = tiles + order.at(t, channels) + lane;
@@ -477,17 +486,28 @@ void write_kernels(const WinogradPiece& piece, const float* kernels, std::int64_
 
 }  // namespace
 
+void winograd_tiles(const WinogradPiece& piece, const float* from, std::int64_t read, bool by_rows,
+                    float* to) {
+  const TileGroups all(piece);
+  const TileOrder order = by_rows ? all.by_rows(piece.channels) : all.by_channels(piece.channels);
+  transform_tiles(piece, from, read, 1, 0, all.tiles, by_rows ? round_up(all.tiles, 4) : all.tiles,
+                  order, to);
+}
+
 void winograd(const WinogradPiece& piece, const float* from, const WinogradWeights& weights,
-              const float* bias, float* to, float* memory) {
+              const float* bias, float* to, const float* shared_tiles, float* memory) {
   const TileGroups groups(piece);
   const TileOrder order = groups.by_rows(piece.channels);
-  float* const tiles = memory;
-  float* const kernels = tiles + elements * order.element;
+  float* const kernels = memory;
   float* const sums = kernels + elements * kernel_element;
+  float* const own_tiles = sums + elements * sum_element;
+  const float* const tiles = shared_tiles ? shared_tiles : own_tiles;
   for (std::int64_t first = 0; first < groups.tiles; first += groups.size) {
     const std::int64_t count = std::min(groups.size, groups.tiles - first);
     const std::int64_t padded = round_up(count, 4);
-    transform_tiles(piece, from, first, count, padded, order, tiles);
+    if (!shared_tiles)
+      transform_tiles(piece, from, 0, piece.channels / block, first, count, padded, order,
+                      own_tiles);
     for_columns(piece, [&](std::int64_t channel, std::int64_t width) HWY_ATTR {
       for_read_blocks(piece, [&](std::int64_t read, std::int64_t blocks) HWY_ATTR {
         transform_kernels(weights, read, blocks, channel, width, kernel_element, kernels);
@@ -503,21 +523,23 @@ void winograd(const WinogradPiece& piece, const float* from, const WinogradWeigh
 }
 
 void winograd_weight_gradient(const WinogradPiece& piece, const float* x, const float* grad,
-                              float* weight_grad, float* memory) {
+                              float* weight_grad, const float* shared_tiles, float* memory) {
   const TileGroups groups(piece);
   const TileOrder order = groups.by_channels(piece.channels);
   const std::int64_t gradient_element = groups.size * piece.piece_channels + gap;
-  float* const tiles = memory;
-  float* const gradients = tiles + elements * order.element;
+  float* const gradients = memory;
   float* const sums = gradients + elements * gradient_element;
   float* const totals = sums + elements * kernel_element;
+  float* const own_tiles = totals + total_count(piece, groups);
+  const float* const tiles = shared_tiles ? shared_tiles : own_tiles;
   for (std::int64_t first = 0; first < groups.tiles; first += groups.size) {
     const std::int64_t count = std::min(groups.size, groups.tiles - first);
     const bool is_last = first + groups.size >= groups.tiles;
     const auto gradients_of = [&](std::int64_t channel) {
       return gradients + (channel - piece.first_channel) * groups.size;
     };
-    transform_tiles(piece, x, first, count, count, order, tiles);
+    if (!shared_tiles)
+      transform_tiles(piece, x, 0, piece.channels / block, first, count, count, order, own_tiles);
     for_columns(piece, [&](std::int64_t channel, std::int64_t width) HWY_ATTR {
       transform_gradients(piece, grad, first, count, channel, width, gradient_element,
                           gradients_of(channel));
@@ -530,7 +552,7 @@ void winograd_weight_gradient(const WinogradPiece& piece, const float* x, const 
             multiply_gradients(tiles + e * order.element + order.at(0, read + b),
                                gradients_of(channel) + e * gradient_element, count, width,
                                sums + e * kernel_element + b * block * width);
-        float* const total = totals + (groups.size < groups.tiles ? done : 0);
+        float* const total = totals + (groups.is_one() ? 0 : done);
         add_kernel_gradients(sums, kernel_element, blocks * block, width, first > 0, total);
         done += blocks * block * 9 * width;
         if (is_last) write_kernels(piece, total, read, blocks, channel, width, weight_grad);
@@ -545,36 +567,52 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace troupe::cpu {
 
+HWY_EXPORT(winograd_tiles);
 HWY_EXPORT(winograd);
 HWY_EXPORT(winograd_weight_gradient);
 
-std::size_t winograd_bytes(const WinogradPiece& piece) {
-  const TileOrder order = TileGroups(piece).by_rows(piece.channels);
-  return static_cast<std::size_t>(elements * (order.element + kernel_element + sum_element)) *
-         sizeof(float);
+namespace {
+
+std::size_t bytes_of(std::int64_t floats) {
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+}  // namespace
+
+std::int64_t winograd_tile_count(const WinogradPiece& piece, bool by_rows) {
+  const TileGroups groups(piece);
+  const TileOrder order =
+      by_rows ? groups.by_rows(piece.channels) : groups.by_channels(piece.channels);
+  return groups.is_one() ? elements * order.element : 0;
+}
+
+void winograd_tiles(const WinogradPiece& piece, const float* from, std::int64_t read, bool by_rows,
+                    float* to) {
+  HWY_DYNAMIC_DISPATCH(winograd_tiles)(piece, from, read, by_rows, to);
+}
+
+std::size_t winograd_bytes(const WinogradPiece& piece, bool shares_tiles) {
+  const std::int64_t tiles = shares_tiles ? 0 : TileGroups(piece).by_rows(piece.channels).element;
+  return bytes_of(elements * (tiles + kernel_element + sum_element));
 }
 
 void winograd(const WinogradPiece& piece, const float* from, const WinogradWeights& weights,
-              const float* bias, float* to, std::byte* memory) {
+              const float* bias, float* to, const float* shared_tiles, std::byte* memory) {
   HWY_DYNAMIC_DISPATCH(winograd)
-  (piece, from, weights, bias, to, reinterpret_cast<float*>(memory));
+  (piece, from, weights, bias, to, shared_tiles, reinterpret_cast<float*>(memory));
 }
 
-std::size_t winograd_gradient_bytes(const WinogradPiece& piece) {
+std::size_t winograd_gradient_bytes(const WinogradPiece& piece, bool shares_tiles) {
   const TileGroups groups(piece);
+  const std::int64_t tiles = shares_tiles ? 0 : groups.by_channels(piece.channels).element;
   const std::int64_t gradients = groups.size * piece.piece_channels + gap;
-  const std::int64_t totals = groups.size < groups.tiles ? piece.channels * 9 * piece.piece_channels
-                                                         : read_blocks * block * 9 * columns;
-  return static_cast<std::size_t>(
-             elements * (groups.by_channels(piece.channels).element + gradients + kernel_element) +
-             totals) *
-         sizeof(float);
+  return bytes_of(elements * (tiles + gradients + kernel_element) + total_count(piece, groups));
 }
 
 void winograd_weight_gradient(const WinogradPiece& piece, const float* x, const float* grad,
-                              float* weight_grad, std::byte* memory) {
+                              float* weight_grad, const float* shared_tiles, std::byte* memory) {
   HWY_DYNAMIC_DISPATCH(winograd_weight_gradient)
-  (piece, x, grad, weight_grad, reinterpret_cast<float*>(memory));
+  (piece, x, grad, weight_grad, shared_tiles, reinterpret_cast<float*>(memory));
 }
 
 }  // namespace troupe::cpu

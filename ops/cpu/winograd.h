@@ -39,20 +39,30 @@ struct WinogradWeights {
   bool flipped = false;                              ///< for the gradient of the input
 };
 
+// Pieces of the same samples and different channels may share transformed tiles of what they read.
+
+/// The floats of the shared tiles of winograd(), which are ordered by rows, or of
+/// winograd_weight_gradient(); 0: too many tiles to share.
+std::int64_t winograd_tile_count(const WinogradPiece& piece, bool by_rows);
+/// Writes those of the block `read` of 16 channels.
+void winograd_tiles(const WinogradPiece& piece, const float* from, std::int64_t read, bool by_rows,
+                    float* to);
+
 /// The scratch memory that winograd() needs.
-std::size_t winograd_bytes(const WinogradPiece& piece);
+std::size_t winograd_bytes(const WinogradPiece& piece, bool shares_tiles);
 
 /// The convolution of `from` or, with flipped weights, the gradient of its input. `from` and `to`
-/// begin at the piece's first sample, `bias` (null: none) at channel 0.
+/// begin at the piece's first sample, `bias` (null: none) at channel 0. Without `shared_tiles`, it
+/// transforms tiles itself.
 void winograd(const WinogradPiece& piece, const float* from, const WinogradWeights& weights,
-              const float* bias, float* to, std::byte* memory);
+              const float* bias, float* to, const float* shared_tiles, std::byte* memory);
 
 /// The scratch memory that winograd_weight_gradient() needs.
-std::size_t winograd_gradient_bytes(const WinogradPiece& piece);
+std::size_t winograd_gradient_bytes(const WinogradPiece& piece, bool shares_tiles);
 
 /// The gradient of the weights, row-major [out_channels, channels, 3, 3], of which the piece writes
-/// its channels, from x and the output's gradient of the piece's samples.
+/// its channels, from x and the output's gradient of the piece's samples. `shared_tiles` as above.
 void winograd_weight_gradient(const WinogradPiece& piece, const float* x, const float* grad,
-                              float* weight_grad, std::byte* memory);
+                              float* weight_grad, const float* shared_tiles, std::byte* memory);
 
 }  // namespace troupe::cpu

@@ -30,19 +30,54 @@ WinogradPiece piece_of(const ConvolutionPiece& piece, const Tensor& from, const 
           .piece_channels = piece.channels};
 }
 
+/// The transformed tiles of pieces that divide the channels, for each part of the samples.
+class SharedTiles {
+ public:
+  SharedTiles(const Stream& stream, const std::vector<ConvolutionPiece>& pieces,
+              const std::vector<WinogradPiece>& works, const Tensor& from, bool by_rows)
+      : samples_(pieces.front().samples) {
+    const WinogradPiece& first = works.front();
+    if (first.piece_channels == first.out_channels) return;  // nobody would share them
+    count_ = winograd_tile_count(first, by_rows);
+    if (count_ == 0) return;
+    const std::int64_t parts = pieces.back().first_sample / samples_ + 1;
+    const std::size_t channels = works.size() / static_cast<std::size_t>(parts);
+    const auto blocks = static_cast<std::size_t>(first.channels / 16);
+    tiles_ = Tensor::empty({parts, count_}, DType::f32, stream.device);
+    auto* const to = tiles_.data<float>();
+    run_pieces(stream, static_cast<std::size_t>(parts) * blocks, 0, [&](std::size_t i, std::byte*) {
+      const std::size_t piece = i / blocks * channels;
+      winograd_tiles(works[piece], samples_from(from, pieces[piece].first_sample),
+                     static_cast<std::int64_t>(i % blocks), by_rows,
+                     to + static_cast<std::int64_t>(i / blocks) * count_);
+    });
+  }
+
+  bool exist() const { return tiles_.defined(); }
+  /// Null if they do not exist.
+  const float* of(const ConvolutionPiece& piece) const {
+    return exist() ? tiles_.data<float>() + piece.first_sample / samples_ * count_ : nullptr;
+  }
+
+ private:
+  std::int64_t samples_ = 0, count_ = 0;
+  Tensor tiles_;
+};
+
 /// Forward and the gradient of the input.
 void transform(const Stream& stream, const std::vector<WinogradPiece>& works,
                const std::vector<ConvolutionPiece>& pieces, const WinogradWeights& weights,
                const float* bias, const Tensor& from, Tensor& to) {
+  const SharedTiles tiles(stream, pieces, works, from, true);
   std::size_t bytes = 0;
-  for (const WinogradPiece& work : works) bytes = std::max(bytes, winograd_bytes(work));
+  for (const WinogradPiece& work : works)
+    bytes = std::max(bytes, winograd_bytes(work, tiles.exist()));
   float* const results = to.data<float>();
   const std::int64_t of_sample = to.element_count() / to.dim(0);
   run_pieces(stream, works.size(), bytes, [&](std::size_t i, std::byte* memory) {
     const std::int64_t sample = pieces[i].first_sample;
     winograd(works[i], samples_from(from, sample), weights, bias, results + sample * of_sample,
-             memory);
-    return dnnl_success;
+             tiles.of(pieces[i]), memory);
   });
 }
 
@@ -105,11 +140,12 @@ void winograd_weight_gradient(const Stream& stream, const ConvolutionOptions& o,
                               const std::vector<ConvolutionPiece>& pieces, const Tensor& x,
                               const Tensor& y_grad, Tensor& weight_grad, Tensor& bias_grad) {
   std::vector<WinogradPiece> works;
-  std::size_t bytes = 0;
-  for (const ConvolutionPiece& piece : pieces) {
+  for (const ConvolutionPiece& piece : pieces)
     works.push_back(piece_of(piece, x, y_grad.shape(), o.padding_h, o.padding_w));
-    bytes = std::max(bytes, winograd_gradient_bytes(works.back()));
-  }
+  const SharedTiles tiles(stream, pieces, works, x, false);
+  std::size_t bytes = 0;
+  for (const WinogradPiece& work : works)
+    bytes = std::max(bytes, winograd_gradient_bytes(work, tiles.exist()));
   const std::int64_t size = weight_grad.element_count(), samples = pieces.front().samples;
   const std::int64_t partials = pieces.back().first_sample / samples + 1;
   Tensor several;  // partial sums, if the samples are divided
@@ -118,8 +154,7 @@ void winograd_weight_gradient(const Stream& stream, const ConvolutionOptions& o,
   run_pieces(stream, works.size(), bytes, [&](std::size_t i, std::byte* memory) {
     const std::int64_t sample = pieces[i].first_sample;
     winograd_weight_gradient(works[i], samples_from(x, sample), samples_from(y_grad, sample),
-                             sums + sample / samples * size, memory);
-    return dnnl_success;
+                             sums + sample / samples * size, tiles.of(pieces[i]), memory);
   });
   if (partials > 1) add_up(stream, {sums, size, partials}, size, weight_grad.data<float>());
   if (o.bias) sum_channels(stream, y_grad, bias_grad.data<float>());

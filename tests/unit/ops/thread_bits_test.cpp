@@ -1,6 +1,7 @@
 // The kernels that oneDNN computes give the same bits for any number of threads, also where a layer
 // is divided into pieces of samples or of channels.
 #include <algorithm>
+#include <atomic>
 #include <tuple>
 #include <vector>
 
@@ -173,7 +174,7 @@ TEST(ConvolutionPieces, AreTwoHalvesOfTheSamplesWhereNoOtherDivisionPays) {
   };
   EXPECT_EQ(count({32, 64, 64, 7}), 2);    // 128 tiles of 4x4 pixels
   EXPECT_EQ(count({31, 64, 64, 7}), 1);    // fewer than 64 tiles in half of them
-  EXPECT_EQ(count({8, 320, 320, 16}), 2);  // by channels
+  EXPECT_EQ(count({8, 320, 320, 16}), 5);  // by channels
 }
 
 TEST(EqualGroups, AreMultiplesOfAUnitAndNotTooSmall) {
@@ -185,24 +186,23 @@ TEST(EqualGroups, AreMultiplesOfAUnitAndNotTooSmall) {
 }
 
 TEST(RunPieces, ReportsAPrimitiveThatFails) {
+  const auto piece = [](std::size_t piece, std::byte*) {
+    cpu::check_status(piece == 3 ? dnnl_runtime_error : dnnl_success);
+  };
   for (const int threads : {1, 3})
-    EXPECT_THROW(cpu::run_pieces({.threads = threads}, 5, 0,
-                                 [](std::size_t piece, std::byte*) {
-                                   return piece == 3 ? dnnl_runtime_error : dnnl_success;
-                                 }),
-                 Error);
+    EXPECT_THROW(cpu::run_pieces({.threads = threads}, 5, 0, piece), Error);
 }
 
 TEST(RunPieces, GivesEachPieceMemoryOfItsOwn) {
   std::vector<std::byte*> starts(7);
+  std::atomic<int> changed{0};
   cpu::run_pieces({.threads = 3}, starts.size(), 100, [&](std::size_t piece, std::byte* memory) {
     std::fill_n(memory, 100, static_cast<std::byte>(piece));
     starts[piece] = memory;
-    return std::all_of(memory, memory + 100,
-                       [&](std::byte b) { return b == static_cast<std::byte>(piece); })
-               ? dnnl_success
-               : dnnl_runtime_error;
+    changed +=
+        static_cast<int>(100 - std::count(memory, memory + 100, static_cast<std::byte>(piece)));
   });
+  EXPECT_EQ(changed, 0);
   for (const std::byte* start : starts) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(start) % 64, 0u);
 }
 
