@@ -135,8 +135,9 @@ void print_best_of_all(const Options& options, const OutputFolder& folder, RunLo
   const std::size_t best = best_of(options.pipeline.stopping.monitor, 0, all);
   if (!all.empty() && (!kept || kept->step != all[best].step))
     log.warn(
-        fmt::format("the best evaluation, after step {} with {}, has no checkpoint, because the "
-                    "one before was still being written",
+        fmt::format("the best evaluation, after step {} with {}, has no checkpoint; "
+                    "checkpoint.every_epochs=1 and checkpoint.keep_best=true from the first step "
+                    "on keep it",
                     all[best].step, scores_text(all[best], " and ")));
 }
 

@@ -451,6 +451,7 @@ RunOptions run_options(const Options& options, const PipelineOptions& pipeline) 
   run.steps.first = timeline.first;
   run.steps.count = timeline.steps;
   run.steps.snapshot_at_end = true;
+  run.steps.waits_for_writers = options.best_checkpoint_kept;  // the best may be any of them
   const std::uint64_t by_epochs =
       std::uint64_t{options.checkpoint_every_epochs} * timeline.steps_per_epoch;
   run.steps.snapshot_every = {options.checkpoint_every_steps};

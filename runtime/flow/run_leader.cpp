@@ -56,6 +56,7 @@ void RunLeader::receive(std::uint32_t process, const RunMessage& message,
     if (status->accepts_snapshot)
       supervisor_.accept_snapshots(status->actor, *status->accepts_snapshot);
     if (status->finished) supervisor_.finished(status->actor);
+    commit_if_ready();
     end_if_done();
   } else if (const auto* done = std::get_if<PhaseDone>(&message)) {
     phase_done(process, *done, now);
@@ -75,6 +76,11 @@ void RunLeader::vote(const Vote& vote) {
   if (!commit) return;
   order_(*commit);
   end_if_done();
+}
+
+void RunLeader::commit_if_ready() {
+  if (ending_ || replacing_) return;
+  if (const auto commit = supervisor_.commit_if_ready(Supervisor::Clock::now())) order_(*commit);
 }
 
 std::string RunLeader::overdue_votes(bool idle, const std::vector<std::string>& holders) {
@@ -146,6 +152,7 @@ void RunLeader::phase_done(std::uint32_t process, const PhaseDone& done,
       return begin_phase(ReplacementPhase::start);
     case ReplacementPhase::start:
       replacing_.reset();
+      commit_if_ready();
   }
   while (!replacing_ && !ending_ && !failures_.empty()) {
     const ActorFailed next = std::move(failures_.front());

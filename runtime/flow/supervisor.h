@@ -33,6 +33,9 @@ class Supervisor {
   /// Counts a vote. Returns the commit that it completes, if any. `now` matters only for
   /// StepOptions::snapshot_after.
   std::optional<Commit> vote(std::size_t actor, std::uint32_t step, Clock::time_point now = {});
+  /// The commit of the open step, if all have voted for it and it waits for nothing. To be called
+  /// whenever a writer may have become free (StepOptions::waits_for_writers).
+  std::optional<Commit> commit_if_ready(Clock::time_point now = {});
   /// Ends the run with the steps before `step` (Actor::end_before). Returns their last commit
   /// again, unless the step is not the open one or the run has ended.
   std::optional<Commit> end_before(std::uint32_t step);
@@ -64,7 +67,8 @@ class Supervisor {
 
  private:
   Commit commit(Clock::time_point now);
-  bool is_snapshot_due(Clock::time_point now) const;
+  bool is_snapshot_due(std::uint32_t steps, Clock::time_point now) const;
+  bool has_busy_writer() const;
 
   std::vector<SupervisedActor> actors_;
   StepOptions options_;

@@ -385,7 +385,7 @@ TEST_F(Verbs, TrainTakesWhatFitsOfWeightsForOtherClasses) {
   const Ran ran = run_troupe(words);
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   EXPECT_THAT(ran.out + ran.error,
-              HasSubstr("2 tensors keep their initial values: layers.1.weight ([12, 8] here, "
+              HasSubstr("newly initialised: layers.1.weight ([12, 8] here, "
                         "[10, 8] in the file), layers.1.bias ([12] here, [10] in the "
                         "file)"));
   const TensorSource before = SafetensorsFile::open(file).source();
@@ -492,7 +492,7 @@ TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
   for (const CheckpointInfo& found : list_checkpoints(checkpoints)) kept.insert(found.step);
   EXPECT_TRUE(kept.contains(scores.back().step));
   EXPECT_LE(kept.size(), 2) << "the newest and the best";
-  if (!kept.contains(best)) return;  // the writer was busy with the one before
+  EXPECT_TRUE(kept.contains(best));
   EXPECT_THAT(ran.out, HasSubstr("best checkpoint in " +
                                  (checkpoints / checkpoint_name(best)).string() + ": test loss"));
 }

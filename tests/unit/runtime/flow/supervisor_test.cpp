@@ -131,6 +131,30 @@ TEST(Supervisor, PutsASnapshotOffWhileTheWriterIsBusy) {
   EXPECT_TRUE(step(4));
 }
 
+TEST(Supervisor, CommitsWhenTheWriterIsFreeIfNoSnapshotMayBeLate) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(),
+                        {.count = 100, .snapshot_every = {2}, .waits_for_writers = true}, {});
+  const auto step = [&](std::uint32_t n) {
+    supervisor.vote(0, n);
+    return supervisor.vote(1, n);
+  };
+  EXPECT_FALSE(step(0)->snapshot);
+  EXPECT_TRUE(step(1)->snapshot);
+  EXPECT_FALSE(step(2)->snapshot);  // not due: the busy writer delays nothing
+  EXPECT_FALSE(step(3));
+  EXPECT_FALSE(supervisor.commit_if_ready());
+  supervisor.accept_snapshots(3, true);
+  const auto commit = supervisor.commit_if_ready();
+  ASSERT_TRUE(commit);
+  EXPECT_EQ(commit->step, 3);
+  EXPECT_TRUE(commit->snapshot);
+  EXPECT_FALSE(supervisor.commit_if_ready()) << "the next step has no votes";
+  EXPECT_FALSE(step(4)->snapshot);
+  EXPECT_FALSE(step(5));
+  supervisor.actor_failed(3, "disk", start);  // its replacement is free
+  EXPECT_TRUE(supervisor.commit_if_ready()->snapshot);
+}
+
 TEST(Supervisor, ReplacesAStageAlone) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
   EXPECT_THAT(supervisor.actor_failed(1, "out of luck", start), ElementsAre(1));
