@@ -123,7 +123,7 @@ struct Passed {
   __device__ T operator()(const Norm<T>& norm, T grad, T x, T z) const {
     if (by_z) return z == 0 ? T(0) : grad;
     if (!relu) return grad;
-    return norm(x) > 0 ? grad : T(0);
+    return norm(x) <= 0 ? T(0) : grad;
   }
 };
 

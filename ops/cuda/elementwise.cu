@@ -13,7 +13,7 @@ struct Relu {
 };
 template <class T>
 struct ReluGradient {
-  __device__ T operator()(T y, T grad) const { return y > 0 ? grad : T(0); }
+  __device__ T operator()(T y, T grad) const { return y <= 0 ? T(0) : grad; }
 };
 template <class T>
 struct Clamp {

@@ -131,8 +131,8 @@ NormGradients batch_norm_backward(const Stream&, const Tensor& given_grad, const
     const Norm norm(c, weight, bias, moments, epsilon);
     const auto norm_grad = [&](std::int64_t e) {
       const double added = residuals != nullptr ? residuals[e] : 0;
-      const bool passes = !epilogue.relu || norm(from[e]) + added > 0;
-      return passes ? slopes[e] * scale_of(scales, e) : 0.0;
+      const bool stops = epilogue.relu && norm(from[e]) + added <= 0;  // a NaN passes
+      return !stops ? slopes[e] * scale_of(scales, e) : 0.0;
     };
     double bias_grad = 0, weight_grad = 0;
     channels.each(c, [&](std::int64_t e) {

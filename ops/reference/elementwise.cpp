@@ -15,7 +15,7 @@ Tensor relu(const Stream&, const Tensor& x) {
 Tensor relu_backward(const Stream&, const Tensor& y, const Tensor& grad) {
   Tensor x_grad = Tensor::empty(y.shape(), DType::f64, y.device(), y.layout());
   for (std::int64_t e = 0; e < y.element_count(); ++e)
-    x_grad.data<double>()[e] = y.data<double>()[e] > 0 ? grad.data<double>()[e] : 0.0;
+    x_grad.data<double>()[e] = y.data<double>()[e] <= 0 ? 0.0 : grad.data<double>()[e];
   return x_grad;
 }
 

@@ -1,9 +1,10 @@
 // The vectorised kernels of f64 against the reference's plain loops.
 #include "ops/cpu/f64_kernels.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -401,6 +402,19 @@ TEST(F64Attention, TreatsInfiniteAndUndefinedScoresAsTheReference) {
   for (std::int64_t i = 10; i < 15; ++i) {
     EXPECT_TRUE(std::isnan(y.data<double>()[i]));
     EXPECT_TRUE(std::isnan(expected.data<double>()[i]));
+  }
+}
+
+// As in PyTorch, so that an undefined number ends in an undefined loss, not in a wrong gradient.
+TEST(F64Relu, PassesGradientsOfUndefinedNumbers) {
+  Tensor y = Tensor::empty({4}, DType::f64, Device::cpu());
+  std::ranges::copy(std::array{double{NAN}, -1.0, 0.0, 2.0}, y.data<double>());
+  Tensor grad = Tensor::empty({4}, DType::f64, Device::cpu());
+  std::ranges::fill(grad.elements<double>(), 3.0);
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor x_grad = kernels({}, dtype).relu_backward({}, cast(y, dtype), cast(grad, dtype));
+    EXPECT_THAT(cast(x_grad, DType::f64).elements<double>(),
+                testing::ElementsAre(3.0, 0.0, 0.0, 3.0));
   }
 }
 
