@@ -86,9 +86,19 @@ std::string of_the_launcher(const CLI::App& used, std::string_view flag) {
                      name);
 }
 
+bool has_open_bracket(const std::string& text) {
+  return std::ranges::count(text, '[') > std::ranges::count(text, ']') ||
+         std::ranges::count(text, '{') > std::ranges::count(text, '}');
+}
+
+bool is_file_name(const std::string& word) {
+  return word.ends_with(".yaml") || word.ends_with(".yml") || std::filesystem::exists(word);
+}
+
 /// The assignment that was meant where it was given as several words: "train.lr=0.1" of
 /// -r train.lr 0.1, 'model.widths=[8, 4]' of -r model.widths=[8, 4]. A word with a "=" is an
-/// assignment, so it is joined with `unknown` words only. Empty if all are whole.
+/// assignment, so it is joined with `unknown` words only, unless a bracket is open. Empty if all
+/// are whole.
 std::string split_assignment(const std::vector<std::string>& words,
                              const std::vector<std::string>& unknown) {
   for (std::size_t i = 1; i < words.size() && words[i - 1] != "--"; ++i) {
@@ -98,18 +108,17 @@ std::string split_assignment(const std::vector<std::string>& words,
     std::size_t next = i + 1;
     const auto can_join = [&] {
       return next < words.size() && !words[next].starts_with('-') &&
-             (!has_value || std::ranges::find(unknown, words[next]) != unknown.end());
+             (!has_value || has_open_bracket(text) ||
+              std::ranges::find(unknown, words[next]) != unknown.end());
     };
     if (text.empty() || !can_join()) continue;
     if (!has_value) {
-      if (text.back() == ':') text.pop_back();
-      if (std::filesystem::exists(words[next])) return shell_word(text + "=VALUE");
+      if (text.size() > 1 && text.back() == ':') text.pop_back();
+      if (is_file_name(words[next])) return shell_word(text + "=VALUE");
       if (!words[next].starts_with('=')) text += '=';
     }
     const auto is_open = [&] {
-      return text.back() == '=' || std::ranges::count(text, '[') > std::ranges::count(text, ']') ||
-             std::ranges::count(text, '{') > std::ranges::count(text, '}') ||
-             text.find('=') == std::string::npos;
+      return text.back() == '=' || has_open_bracket(text) || text.find('=') == std::string::npos;
     };
     for (; is_open() && can_join(); ++next)
       text += (text.back() == '=' || words[next].starts_with('=') ? "" : " ") + words[next];

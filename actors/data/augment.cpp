@@ -44,9 +44,18 @@ void fill_normalised(const TransformOptions& options, std::int64_t channels, T* 
           static_cast<T>((pixel / 255.0 - of(options.mean, channel)) / of(options.std, channel));
 }
 
-/// Whether it does more than move pixels, which needs the whole image.
-constexpr bool changes_colours(Augment augment) {
-  return augment >= Augment::color_jitter && augment <= Augment::auto_augment_cifar10;
+/// Whether it needs the bytes of the whole image, because it does more than choose pixels of it.
+constexpr bool takes_bytes(Augment augment) {
+  switch (augment) {
+    case Augment::color_jitter:
+    case Augment::trivial_augment:
+    case Augment::rand_augment:
+    case Augment::auto_augment:
+    case Augment::auto_augment_cifar10:
+      return true;
+    default:
+      return false;
+  }
 }
 
 /// What SampleTransform::gather writes for the pixels of a line: their numbers in one channel.
@@ -127,6 +136,9 @@ struct SampleTransform::Window {
 
 void check_augmentations(const TransformOptions& options) {
   const std::vector<Augment>& augment = options.augment;
+  const auto repeats = [&](Augment one) { return std::ranges::count(augment, one) > 1; };
+  if (std::ranges::any_of(augment, repeats))
+    throw Error(ErrorCode::bad_options, "`augment` names an augmentation twice", "name each once");
   for (std::size_t i = 0; i < augment.size(); ++i) {
     if (augment[i] == Augment::random_resized_crop && i > 0)
       throw Error(ErrorCode::bad_options,
@@ -158,11 +170,12 @@ SampleTransform::SampleTransform(const TransformOptions& options, const Shape& s
         ErrorCode::bad_options,
         fmt::format("`augment` is set, but samples have the shape {}", to_string(sample_shape)),
         "leave it empty: only [channels, height, width] can be augmented");
-  if (std::ranges::any_of(options.augment, changes_colours) && shape_[0] != 1 && shape_[0] != 3)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("`augment` changes colours, but samples have {} channels", shape_[0]),
-                "leave out color_jitter, trivial_augment, rand_augment and auto_augment(_cifar10): "
-                "only grey and RGB images have colours");
+  if (std::ranges::any_of(options.augment, takes_bytes) && shape_[0] != 1 && shape_[0] != 3)
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("`augment` needs grey or RGB images, but samples have {} channels", shape_[0]),
+        "leave out color_jitter, trivial_augment, rand_augment, auto_augment and "
+        "auto_augment_cifar10");
   numbers_ = normalised_pixels(options, shape_[0]);
 }
 
@@ -252,9 +265,11 @@ void SampleTransform::change(Augment augment, std::span<std::uint8_t> pixels, st
     case Augment::auto_augment:
       return auto_augment(image, AutoAugmentPolicy::imagenet,
                           key("augment.auto_augment", epoch, sample));
-    default:
+    case Augment::auto_augment_cifar10:
       return auto_augment(image, AutoAugmentPolicy::cifar10,
                           key("augment.auto_augment_cifar10", epoch, sample));
+    default:
+      throw Error(ErrorCode::internal, "an augmentation that takes no bytes");
   }
 }
 
@@ -264,7 +279,7 @@ void SampleTransform::apply(const std::uint8_t* pixels, std::int64_t epoch, std:
   const auto bytes = [](std::int64_t) { return ByteLine(); };
   std::span<const Augment> augment = options_.augment;
   std::vector<std::uint8_t> changed, moved;
-  const auto next = [&] { return std::ranges::find_if(augment, changes_colours); };
+  const auto next = [&] { return std::ranges::find_if(augment, takes_bytes); };
   for (auto found = next(); found != augment.end(); found = next()) {  // pixels move in between
     const auto before = static_cast<std::size_t>(found - augment.begin());
     moved.resize(static_cast<std::size_t>(shape_.element_count()));

@@ -17,8 +17,8 @@ namespace troupe {
 
 /// A random change of a training sample: torchvision's transform of that name, with its defaults.
 enum class Augment : std::uint8_t {
-  flip,           ///< mirrored left to right, every second time
-  vertical_flip,  ///< mirrored top to bottom, every second time
+  flip,           ///< mirrored left to right, with probability 1/2
+  vertical_flip,  ///< mirrored top to bottom, with probability 1/2
   crop,           ///< padded by four zero pixels on each side, then a random window of the old size
   random_resized_crop,   ///< a random part, resized to the shape of samples; must be the first
   color_jitter,          ///< random brightness, contrast, saturation and hue
@@ -26,8 +26,8 @@ enum class Augment : std::uint8_t {
   rand_augment,          ///< two of 14 operations (RandAugment)
   auto_augment,          ///< one of 25 pairs of operations (AutoAugment), learned on ImageNet
   auto_augment_cifar10,  ///< the same, learned on CIFAR-10
-  random_erasing,  ///< every second time, a random rectangle becomes 0 after normalising; must be
-                   ///< the last
+  random_erasing,  ///< with probability 1/2, a random rectangle becomes 0 after normalising; must
+                   ///< be the last
 };
 
 /// A transform of a program's own: changes a training sample, a view of the sample's shape with an

@@ -1,13 +1,14 @@
 #pragma once
-// Random choices among operations on images that were published as one augmentation.
+// TrivialAugment, RandAugment and AutoAugment, which apply operations of image_operations.h at
+// random.
 
 #include "actors/data/image_operations.h"
 #include "runtime/random.h"
 
 namespace troupe {
 
-// In place, with the operations, magnitudes and probabilities of torchvision's transforms of these
-// names and their defaults.
+// All work in place, with the operations, magnitudes and probabilities that torchvision's
+// transforms have by default.
 
 /// One of 14 operations, of random strength (S. Müller, F. Hutter, "TrivialAugment", ICCV 2021; the
 /// wide set).
@@ -18,7 +19,7 @@ void trivial_augment(const SizedImage& image, const RandomKey& key);
 void rand_augment(const SizedImage& image, const RandomKey& key);
 
 /// One of 25 pairs of operations, each with a probability of its own (E. Cubuk et al.,
-/// "AutoAugment", CVPR 2019): those that were learned on ImageNet, or on CIFAR-10.
+/// "AutoAugment", CVPR 2019): the policy learned on ImageNet or on CIFAR-10.
 enum class AutoAugmentPolicy : std::uint8_t { imagenet, cifar10 };
 void auto_augment(const SizedImage& image, AutoAugmentPolicy policy, const RandomKey& key);
 

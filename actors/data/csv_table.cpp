@@ -178,7 +178,9 @@ class Table {
         throw Error(
             ErrorCode::bad_options,
             fmt::format("`Dataset::target` names {}, which {} does not have", target, name_),
-            printable(did_you_mean(target, known, "name one of its columns"), 200));
+            printable(
+                did_you_mean(target, known, fmt::format("name one of {}", fmt::join(known, ", "))),
+                200));
     for (const std::string& name : names) {
       const bool is_target =
           wanted.empty() ? &name == &names.back() : std::ranges::count(wanted, name) > 0;

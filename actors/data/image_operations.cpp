@@ -20,14 +20,14 @@ void for_each_plane(const SizedImage& image, const Change& change) {
     change(image.planes.bytes.subspan(channel * size, size));
 }
 
-/// Of each byte, `changed(byte)`.
+/// Replaces each byte by `changed(byte)`.
 template <class Changed>
 void map_bytes(Bytes bytes, const Changed& changed) {
   for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(changed(byte));
 }
 
-/// Where a pixel comes from: of its place (x, y) from the image's centre, (xx x + xy y + x0, yx x +
-/// yy y + y0).
+/// Maps a pixel's position (x, y) to that of its source, (xx x + xy y + x0, yx x + yy y + y0), both
+/// from the image's centre.
 struct Source {
   double xx = 1, xy = 0, x0 = 0, yx = 0, yy = 1, y0 = 0;
 };
@@ -59,7 +59,8 @@ void rotate(const SizedImage& image, double degrees) {
   move_pixels(image, {.xx = cosine, .xy = -sine, .yx = sine, .yy = cosine});
 }
 
-/// Mixes the inner pixels with the means of their squares of 3 x 3, in which they count five times.
+/// Mixes inner pixels with a weighted mean of their 3 × 3 neighbours, in which the pixel itself has
+/// weight 5 of 13.
 void adjust_sharpness(const SizedImage& image, double factor) {
   if (image.height <= 2 || image.width <= 2) return;
   const auto own = static_cast<float>(factor), other = static_cast<float>(1 - factor);

@@ -1,7 +1,7 @@
 #pragma once
-// Changes of an image in place, with torchvision's formulas for tensors of uint8 and its names of
-// transforms (torchvision.transforms.autoaugment). Pixels are moved by f64 in place of f32: one
-// that lies halfway between two may come from the other one.
+// Operations on an image, in place, with the names of torchvision.transforms.autoaugment and its
+// results for tensors of uint8. Source positions are computed in f64, torchvision's in f32: a
+// position halfway between two pixels may round to the other one.
 
 #include <cstdint>
 
@@ -22,9 +22,9 @@ enum class ImageOperation : std::uint8_t {
   contrast,       ///< the factor less 1, of adjust_contrast
   sharpness,      ///< the factor less 1: below 0 the image is smoothed, above 0 sharpened
   posterize,      ///< bits of each byte that are kept, the highest ones
-  solarize,       ///< bytes from this one on are inverted
+  solarize,       ///< bytes of at least this value are inverted
   auto_contrast,  ///< each channel is stretched to 0 to 255
-  equalize,       ///< each channel's histogram is made flat
+  equalize,       ///< each channel's histogram is equalised
   invert,
 };
 
@@ -34,8 +34,7 @@ struct SizedImage {
   std::int64_t height = 0, width = 0;
 };
 
-/// Pixels that come from outside of the image are 0. Moved pixels are those nearest to their
-/// places.
+/// Geometric operations take the nearest source pixel, and 0 outside of the image.
 void change_image(const SizedImage& image, ImageOperation operation, double magnitude);
 
 }  // namespace troupe

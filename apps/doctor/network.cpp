@@ -319,7 +319,8 @@ int measure_network(const Options& options, bool json) {
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
   if (!world || world->size == 1)
-    throw Error(ErrorCode::usage, "doctor --network needs at least two processes, and this is one",
+    throw Error(ErrorCode::usage,
+                "doctor --network needs at least two processes, but it runs in one",
                 fmt::format("{0} launch --standalone --nproc-per-node 2 -- doctor --network, or "
                             "srun {0} doctor --network",
                             program_name()));

@@ -85,8 +85,9 @@ int export_weights(const ExportArguments& arguments) {
     stream_torch_file(arguments.output, weights.tensors).value();
   else  // "pt": transformers and others require it before they load a file into PyTorch
     stream_safetensors(arguments.output, weights.tensors, {{"format", "pt"}}).value();
-  print_out("{}: {} of step {}, from {}\n", arguments.output.string(),
-            counted(std::ssize(weights.tensors.tensors), "tensor"), weights.step, weights.name());
+  print_out("{}: {}{}, from {}\n", arguments.output.string(),
+            counted(std::ssize(weights.tensors.tensors), "tensor"),
+            weights.step > 0 ? fmt::format(" of step {}", weights.step) : "", weights.name());
   return exit_done;
 }
 
@@ -99,7 +100,7 @@ void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
                    "checkpoint, or output folder (newest checkpoint)")
       ->required();
   verb->add_option("-o,--output", arguments->output,
-                   "file to write: .pt or .pth as torch.save does, others as safetensors")
+                   "file to write: .pt or .pth (as torch.save), or .safetensors")
       ->required()
       ->option_text("FILE");
   verb->add_flag("--best", arguments->best,

@@ -34,6 +34,28 @@ constexpr std::string_view automatic = "auto";
 constexpr std::string_view restart_hint = "to resume, add --restart auto";
 constexpr std::string_view output_hint = "the output folder is an argument: -o FOLDER";
 constexpr std::string_view no_option_hint = "there is no such option: leave it out";
+constexpr std::string_view limit_hint =
+    "data.limit and data.test_limit count samples: batches × train.batch_size";
+constexpr std::string_view device_batch_hint =
+    "train.batch_size is that of a step over all replicas: that of a device × replicas";
+constexpr std::string_view sync_norm_hint =
+    "there is no synchronised batch norm: it averages over one micro-batch. With parallel.data 1, "
+    "train.micro_batches 1 makes that the whole batch";
+constexpr std::string_view groups_hint =
+    "train.groups sets it for some parameters: train.groups=[{parameters: ['*.bias'], "
+    "weight_decay: 0}]";
+constexpr std::string_view warmup_hint =
+    "train.warmup_steps counts steps: epochs × steps of one, or ratio × steps of the run";
+constexpr std::string_view zero_hint =
+    "there is no ZeRO: the stages of parallel.pipeline divide weights, gradients and optimizer "
+    "state";
+constexpr std::string_view log_hint = "train.csv and train.log are always written: leave it out";
+constexpr std::string_view only_these_policies =
+    "the policies are auto_augment, of ImageNet, and auto_augment_cifar10";
+constexpr std::string_view no_augmix =
+    "there is no AugMix; trivial_augment and rand_augment use the same operations";
+constexpr std::string_view evaluation_hint =
+    "evaluations follow each epoch; train.evaluate false makes none";
 constexpr std::string_view means_cross_entropy = "did you mean cross_entropy?";
 constexpr std::string_view means_mse = "did you mean mse?";
 constexpr std::string_view means_bce = "did you mean bce?";
@@ -193,6 +215,10 @@ void add_run(OptionFields& fields, Options& o) {
                        {"output_dir", output_hint},
                        {"pin_memory", no_option_hint},
                        {"compile", no_option_hint},
+                       {"logger", log_hint},
+                       {"enable_progress_bar", "only a terminal gets it: leave it out"},
+                       {"zero_optimization", zero_hint},
+                       {"zero_stage", zero_hint},
                        {"callbacks",
                         "train.patience stops early, checkpoint.* says which checkpoints there "
                         "are, train.schedule is the learning rate schedule"}}}));
@@ -200,7 +226,7 @@ void add_run(OptionFields& fields, Options& o) {
       choice_field("device", o.device, device_names,
                    "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
                    "has CUDA and one can be used, else the CPU",
-                   {.synonyms = {"accelerator"}}));
+                   {.synonyms = {"accelerator", "gpu"}}));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
@@ -221,7 +247,7 @@ OptionField with_automatic_classes(OptionField field, Options& o) {
 }
 
 void add_model(OptionFields& fields, Options& o) {
-  fields.push_back(name_field("model.name", o.model, "model to train", {},
+  fields.push_back(name_field("model.name", o.model, "model to train", {"arch"},
                               "export the model from PyTorch and set model.file "
                               "(docs/from-pytorch.md)"));
   add_all(fields, fields_of(o.model, "model.name"));
@@ -234,7 +260,8 @@ void add_model(OptionFields& fields, Options& o) {
                          {.synonyms = {"checkpoint", "pretrained"},
                           .hints = {{"resume", restart_hint},
                                     {"resume_from_checkpoint", restart_hint},
-                                    {"ckpt_path", restart_hint}}}));
+                                    {"ckpt_path", restart_hint},
+                                    {"start_epoch", restart_hint}}}));
   fields.push_back(
       field("model.strict", o.weights_strict,
             "true: names and shapes of model.weights must match the model, but buffers that "
@@ -244,11 +271,13 @@ void add_model(OptionFields& fields, Options& o) {
 
 void add_data(OptionFields& fields, Options& o) {
   PipelineData& data = o.pipeline.data;
-  fields.push_back(name_field("data.name", o.dataset, "data set", {"dataset"}));
+  fields.push_back(name_field("data.name", o.dataset, "data set", {"dataset"},
+                              "image_folder reads folders of images such as ImageNet's, npy, npz, "
+                              "hdf5 and csv other data (docs/own-program.md: a data set in C++)"));
   add_all(fields, fields_of(o.dataset, "data.name"));
   for (OptionField& field : fields)  // whichever data set declares it
     if (field.path == "data.path")
-      field.synonyms = {"data_path", "data_dir", "data_root", "root"};
+      field.synonyms = {"data_path", "data_dir", "data_root", "root", "training_set"};
     else if (field.path == "data.test_fraction")
       field.synonyms = {"validation_set", "validation_split", "val_split"};
   fields.push_back(field("data.mean", data.mean,
@@ -261,11 +290,26 @@ void add_data(OptionFields& fields, Options& o) {
                          {.above = 0}));
   fields.push_back(
       field("data.shuffle", data.shuffle, "shuffle the training samples in each epoch"));
-  fields.push_back(choice_field("data.augment", data.augment, augmentations,
-                                "augmentations of training samples, in this order; "
-                                "random_resized_crop only as the first, random_erasing only as "
-                                "the last",
-                                {.synonyms = {"augmentation", "transforms", "transform"}}));
+  fields.push_back(
+      choice_field("data.augment", data.augment, augmentations,
+                   "augmentations of training samples, in this order: torchvision's "
+                   "transforms of these names, with its defaults (crop pads by 4). "
+                   "random_resized_crop only as the first, random_erasing only as "
+                   "the last; color_jitter, trivial_augment, rand_augment and "
+                   "auto_augment need grey or RGB images",
+                   {.synonyms = {"augmentation", "transforms", "transform", "auto_augment",
+                                 "trivial_augment", "rand_augment", "randaugment", "random_erase"},
+                    .hints = {{"ra_sampler", no_option_hint}},
+                    .value_hints = {{"randomcrop", "did you mean crop?"},
+                                    {"randomhorizontalflip", "did you mean flip?"},
+                                    {"horizontalflip", "did you mean flip?"},
+                                    {"hflip", "did you mean flip?"},
+                                    {"vflip", "did you mean vertical_flip?"},
+                                    {"cutmix", "set data.cutmix_alpha"},
+                                    {"mixup", "set data.mixup_alpha"},
+                                    {"normalize", "set data.mean and data.std"},
+                                    {"autoaugmentsvhn", only_these_policies},
+                                    {"augmix", no_augmix}}}));
   fields.push_back(field("data.color_jitter", data.color_jitter,
                          "ranges of brightness, contrast, saturation and, if there is a fourth, "
                          "of hue (at most 0.5) for color_jitter in data.augment, such as "
@@ -284,16 +328,21 @@ void add_data(OptionFields& fields, Options& o) {
   fields.push_back(field(
       "data.workers", data.workers,
       "threads that prepare micro-batches ahead, for each replica and in troupe eval; 0: none",
-      {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
-  fields.push_back(field(
-      "data.limit", o.selection.limit, "maximum number of training samples; 0: all",
       {.at_least = 0,
-       .at_most = many,
-       .synonyms = {"limit_train_batches"},
-       .hints = {{"overfit_batches", "data.limit counts samples: batches × train.batch_size"}}}));
-  fields.push_back(field(
-      "data.test_limit", o.selection.test_limit, "maximum number of test samples; 0: all",
-      {.at_least = 0, .at_most = many, .synonyms = {"limit_val_batches", "limit_test_batches"}}));
+       .at_most = largest_count,
+       .synonyms = {"num_workers"},
+       .hints = {{"prefetch_factor",
+                  "data.workers prepare micro-batches ahead by themselves: leave it out"}}}));
+  fields.push_back(
+      field("data.limit", o.selection.limit, "maximum number of training samples; 0: all",
+            {.at_least = 0,
+             .at_most = many,
+             .hints = {{"limit_train_batches", limit_hint}, {"overfit_batches", limit_hint}}}));
+  fields.push_back(
+      field("data.test_limit", o.selection.test_limit, "maximum number of test samples; 0: all",
+            {.at_least = 0,
+             .at_most = many,
+             .hints = {{"limit_val_batches", limit_hint}, {"limit_test_batches", limit_hint}}}));
 }
 
 void add_loss(OptionFields& fields, LossFunction& loss) {
@@ -333,9 +382,11 @@ void add_loss(OptionFields& fields, LossFunction& loss) {
 
 void add_train(OptionFields& fields, Options& o) {
   PipelineOptions& p = o.pipeline;
-  fields.push_back(
-      field("train.epochs", p.epochs, "passes over the training samples",
-            {.at_least = 1, .at_most = 1e6, .synonyms = {"num_epochs", "max_epochs"}}));
+  fields.push_back(field("train.epochs", p.epochs, "passes over the training samples",
+                         {.at_least = 1,
+                          .at_most = 1e6,
+                          .synonyms = {"num_epochs", "max_epochs"},
+                          .hints = {{"min_epochs", no_option_hint}}}));
   fields.push_back(
       field("train.steps", as_signed(p.max_steps),
             "steps after which the run ends; the learning rate schedule still spans "
@@ -343,31 +394,32 @@ void add_train(OptionFields& fields, Options& o) {
             {.at_least = 0,
              .at_most = most_steps,
              .synonyms = {"max_steps", "num_steps"},
-             .hints = {{"fast_dev_run", "train.steps ends a run early: train.steps=1"}},
+             .hints = {{"fast_dev_run", "train.steps ends a run early: train.steps=1"},
+                       {"max_time",
+                        "a run that gets the signal INT or TERM ends with a checkpoint: timeout "
+                        "-s INT 2h troupe train FILE"}},
              .setting = "max_steps"}));
   fields.push_back(field("train.batch_size", p.batch_size,
                          "samples of one step, over all replicas and micro-batches",
                          {.at_least = 1,
                           .at_most = largest_size,
-                          .synonyms = {"batch", "bs"},
-                          .hints = {{"per_device_train_batch_size",
-                                     "train.batch_size is that of a step over all replicas: "
-                                     "that of a device × replicas"}}}));
+                          .synonyms = {"batch", "bs", "train_batch_size"},
+                          .hints = {{"per_device_train_batch_size", device_batch_hint},
+                                    {"train_micro_batch_size_per_gpu", device_batch_hint}}}));
   fields.push_back(field("train.micro_batches", as_signed(p.micro_batches),
                          "micro-batches of a batch, over all replicas; batch norm averages over "
                          "one micro-batch",
                          {.at_least = 1,
                           .at_most = largest_count,
                           .synonyms = {"microbatches"},
-                          .hints = {{"sync_batchnorm",
-                                     "there is no synchronised batch norm: it averages over one "
-                                     "micro-batch. With parallel.data 1, train.micro_batches 1 "
-                                     "makes that the whole batch"},
+                          .hints = {{"sync_batchnorm", sync_norm_hint},
+                                    {"sync_bn", sync_norm_hint},
                                     {"accumulate_grad_batches", accumulation_hint},
                                     {"gradient_accumulation_steps", accumulation_hint}}}));
   fields.push_back(
       lr_field(p.rate.lr, "train.lr", "learning rate; with one_cycle the highest rate"));
-  fields.push_back(name_field("train.optimizer", o.optimizer, "rule that updates the weights"));
+  fields.push_back(
+      name_field("train.optimizer", o.optimizer, "rule that updates the weights", {"opt"}));
   add_all(fields, fields_of(o.optimizer, "train.optimizer"));
   fields.push_back(list_field<GroupOptions>(
       "train.groups", o.groups,
@@ -377,6 +429,11 @@ void add_train(OptionFields& fields, Options& o) {
       "the verb inspect lists the names; the schedule scales the lr of a group by the same factor "
       "as train.lr",
       [&o](GroupOptions& group) { return group_fields(o, group); }));
+  fields.back().hints = {{"norm_weight_decay", groups_hint},
+                         {"bias_weight_decay", groups_hint},
+                         {"no_decay", groups_hint},
+                         {"param_groups", groups_hint},
+                         {"amsgrad", "there is no AMSGrad: leave it out"}};
   fields.push_back(field("train.freeze", o.frozen,
                          "shell patterns of parameters that keep their values, such as "
                          "['conv1.*', 'layer1.*']; running statistics change as in other layers",
@@ -401,25 +458,33 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field(
       "train.ema_decay", o.ema_decay,
       "decay of an exponential moving average of the weights, such as 0.999; evaluations, eval and "
-      "export use the average; 0: none",
-      {.at_least = 0, .below = 1, .synonyms = {"ema", "model_ema_decay", "moving_average"}}));
+      "export use the average, with the running statistics of the last step; 0: none",
+      {.at_least = 0,
+       .below = 1,
+       .synonyms = {"ema", "model_ema", "model_ema_decay", "moving_average"}}));
   add_loss(fields, p.loss);
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
       "learning rate schedule; it spans train.epochs even if train.steps ends the run earlier, so "
       "one_cycle, cosine and polynomial come near 0 only in the last epoch",
       {.synonyms = {"lr_schedule", "scheduler"},
-       .hints = {{"T_max", "the schedule cosine spans train.epochs, by steps: leave it out"}},
+       .hints = {{"T_max", "the schedule cosine spans train.epochs, by steps: leave it out"},
+                 {"eta_min", "the schedule cosine ends near 0: leave it out"},
+                 {"max_lr", "train.lr is the highest rate of the schedule one_cycle"},
+                 {"milestones",
+                  "the schedule step drops the rate every train.step_epochs epochs; there are no "
+                  "other milestones"}},
        .value_hints = {{"linear", linear_hint}, {"linearwithwarmup", linear_hint}},
        .setting = "LearningRateOptions::schedule"}));
-  fields.push_back(field(
-      "train.warmup_steps", p.rate.warmup_steps,
-      "steps in which the learning rate rises linearly from near 0 to train.lr",
-      {.at_least = 0,
-       .at_most = most_steps,
-       .synonyms = {"warmup"},
-       .hints = {{"warmup_epochs", "train.warmup_steps counts steps: epochs × steps of one"},
-                 {"warmup_ratio", "train.warmup_steps counts steps: ratio × steps of the run"}}}));
+  fields.push_back(field("train.warmup_steps", p.rate.warmup_steps,
+                         "steps in which the learning rate rises linearly from near 0 to train.lr",
+                         {.at_least = 0,
+                          .at_most = most_steps,
+                          .synonyms = {"warmup"},
+                          .hints = {{"warmup_epochs", warmup_hint},
+                                    {"lr_warmup_epochs", warmup_hint},
+                                    {"warmup_ratio", warmup_hint},
+                                    {"pct_start", warmup_hint}}}));
   const OnlyWith only_step{.key = "train.schedule", .values = {"step"}};
   const OnlyWith with_factor{.key = "train.schedule", .values = {"step", "plateau"}};
   const OnlyWith only_plateau{.key = "train.schedule", .values = {"plateau"}};
@@ -466,10 +531,8 @@ void add_train(OptionFields& fields, Options& o) {
                          "change of train.monitor that an improvement must exceed",
                          {.at_least = 0, .at_most = 1e6}));
   fields.push_back(field("train.evaluate", p.evaluates, "evaluate the test set after each epoch",
-                         {.synonyms = {"check_val_every_n_epoch"},
-                          .hints = {{"val_check_interval",
-                                     "evaluations follow each epoch; train.evaluate false makes "
-                                     "none"}},
+                         {.hints = {{"val_check_interval", evaluation_hint},
+                                    {"check_val_every_n_epoch", evaluation_hint}},
                           .setting = "evaluates"}));
 }
 
@@ -591,7 +654,7 @@ void add_transport(OptionFields& fields, Options& o) {
       field("parallel.transport", o.transport.transport,
             fmt::format("transport of tensors between processes; {}: {}", automatic_transport,
                         meaning_of_transport(automatic_transport)),
-            {.choices = transport_choices(), .synonyms = {"backend"}}));
+            {.choices = transport_choices(), .synonyms = {"backend", "dist_backend"}}));
   fields.push_back(field("parallel.interface", o.transport.interface,
                          "network interface between hosts, such as eth0; empty: the one that "
                          "leads to the other hosts",
@@ -630,7 +693,8 @@ void add_writing(OptionFields& fields, Options& o) {
                                      "a run always writes a last checkpoint, and "
                                      "checkpoint.keep keeps the newest"}}}));
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
-                         "also keep the checkpoint with the best evaluation by train.monitor",
+                         "also keep the checkpoint with the best evaluation by train.monitor; "
+                         "training then waits until a checkpoint before is written",
                          {.synonyms = {"save_best_only", "save_best"},
                           .hints = {{"mode",
                                      "train.monitor implies it: a loss is to fall, an accuracy to "
@@ -641,7 +705,8 @@ void add_writing(OptionFields& fields, Options& o) {
             "of the steps since the row before",
             {.at_least = 1,
              .at_most = most_steps,
-             .synonyms = {"log_interval", "log_every_n_steps", "flush_logs_every_n_steps"}}));
+             .synonyms = {"log_interval", "log_every_n_steps", "flush_logs_every_n_steps",
+                          "print_freq"}}));
   fields.push_back(choice_field("log.level", o.log_level, log_levels,
                                 "debug also shows, in the terminal and in train.log, the route and "
                                 "slots of each edge, each step, evaluation and checkpoint, and at "

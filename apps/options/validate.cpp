@@ -129,9 +129,6 @@ class Validator {
 
   void check_data() const {
     const std::vector<Augment>& augment = pipeline_.data.augment;
-    const auto repeats = [&](Augment one) { return std::ranges::count(augment, one) > 1; };
-    require(std::ranges::none_of(augment, repeats), {"data.augment"}, "name each once",
-            "data.augment names an augmentation twice");
     const std::vector<double>& jitter = pipeline_.data.color_jitter;
     require(jitter.empty() || std::ranges::count(augment, Augment::color_jitter) > 0,
             {"data.color_jitter", "data.augment"}, "add color_jitter to data.augment",

@@ -82,7 +82,8 @@ std::optional<DescribedDevice> device_of_flag(std::string_view name) {
   if (name.empty() || name == "auto" || name == "cpu" || name == "cuda") return std::nullopt;
   if (auto described = described_device(name)) return described;
   throw Error(
-      ErrorCode::usage, fmt::format("plan: --device {} is not known", printable(name, 40)),
+      ErrorCode::usage,
+      fmt::format("plan: --device {}: there is no description of this device", printable(name, 40)),
       fmt::format("{}, or cuda for the GPU of this machine", fmt::join(described_devices(), ", ")));
 }
 

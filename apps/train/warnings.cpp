@@ -70,6 +70,12 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
         fmt::format("train.batch_size {} in {} micro-batches: {} samples in some, {} in others",
                     size, parts, size / parts + 1, size / parts));
   const std::int64_t rest = pipeline.data.dataset.count(Split::train) % size;
+  const std::int64_t samples = pipeline.data.dataset.count(Split::train);
+  if (pipeline.data.drop_last && 100 * rest >= samples)
+    sentences.push_back(fmt::format(
+        "each epoch leaves out {} of {} training samples, which fill no batch; data.drop_last "
+        "false takes them too",
+        rest, samples));
   if (!pipeline.data.drop_last && rest != 0)
     sentences.push_back(
         fmt::format("the last batch of an epoch has {} of {} samples; data.drop_last true leaves "
@@ -146,12 +152,11 @@ std::vector<std::string> weights_warnings(const Options& options, const Starting
   constexpr std::size_t shown = 8;
   std::vector<std::string> sentences;
   if (!found.anew.empty())
-    sentences.push_back(
-        fmt::format("{}: {}",
-                    found.anew.size() == 1
-                        ? "1 tensor keeps its initial values"
-                        : fmt::format("{} tensors keep their initial values", found.anew.size()),
-                    listed(found.anew, shown)));
+    sentences.push_back(fmt::format(
+        "{}: {}",
+        fmt::format("{} of the model's {} tensors {} newly initialised", found.anew.size(),
+                    found.tensors.tensors.size(), found.anew.size() == 1 ? "is" : "are"),
+        listed(found.anew, shown)));
   if (!found.unused.empty())
     sentences.push_back(fmt::format("{} of {} not used: {}",
                                     counted(std::ssize(found.unused), "tensor"),
@@ -175,6 +180,15 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   for (std::string& sentence : shape_warnings(pipeline)) sentences.push_back(std::move(sentence));
   for (std::string& sentence : weights_warnings(options, start, pipeline))
     sentences.push_back(std::move(sentence));
+  if (constexpr double usual = 0.001, high = 0.03;
+      options.optimizer.name.starts_with("adam") && pipeline.rate.lr >= high)
+    sentences.push_back(fmt::format("train.lr is {}; {} usually takes about {}", pipeline.rate.lr,
+                                    options.optimizer.name, usual));
+  const std::uint32_t steps = timeline_of(pipeline).steps;
+  if (const double kept = std::pow(options.ema_decay, steps); options.ema_decay > 0 && kept > 0.1)
+    sentences.push_back(fmt::format(
+        "with train.ema_decay {}, the average after {} has {:.0f} % of the first weights",
+        options.ema_decay, counted(steps, "step"), 100 * kept));
   const std::uint32_t processes = pipeline.processes;
   const int kernel_threads = intra_op_threads(options, processes);
   const int threads = actor_threads(options, processes) * kernel_threads;

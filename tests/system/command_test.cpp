@@ -135,8 +135,14 @@ TEST_F(Command, RefusesUnknownVerbsAndFlags) {
         {"train", "o.yaml", "-r", "train.lr=", "0.1"},
         {"options", "o.yaml", "--override", "train.lr:", "0.1", "-r", "seed=2"}})
     expect_usage_error(troupe_command(split), one_word, "write -r train.lr=0.1");
-  expect_usage_error(troupe_command({"train", "o.yaml", "-r", "model.widths=[16,", "16]"}),
-                     one_word, "write -r 'model.widths=[16, 16]'");
+  for (const std::vector<std::string>& split :
+       {std::vector<std::string>{"train", "o.yaml", "-r", "model.widths=[16,", "16]"},
+        {"train", "-r", "model.widths=[16,", "16]", "o.yaml"},
+        {"train", "-r", "model.widths=[16,", "16]"}})
+    expect_usage_error(troupe_command(split), one_word, "write -r 'model.widths=[16, 16]'");
+  expect_usage_error(troupe_command({"train", "-r", "train.lr", "nosuch.yaml"}), one_word,
+                     "write -r train.lr=VALUE");
+  expect_usage_error(troupe_command({"train", "-r", ":", "=x"}), "-r", "write");
   for (const auto& [flag, key] :
        {std::pair("--batch-size", "train.batch_size"), std::pair("--base-lr", "train.lr"),
         std::pair("--lr", "train.lr"), std::pair("--epochs", "train.epochs")})

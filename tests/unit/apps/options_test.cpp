@@ -344,6 +344,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"data.count=0", "from 1"}, WrongValue{"data.mean=0.5", "write [0.5]"},
         WrongValue{"data.std=[0]", "> 0"}, WrongValue{"data.shuffle=no", "true or"},
         WrongValue{"data.augment=[flop]", "did you mean flip?"},
+        WrongValue{"data.augment=[RandomCrop]", "did you mean crop?"},
+        WrongValue{"data.augment=[cutmix]", "set data.cutmix_alpha"},
+        WrongValue{"data.name=imagenet", "image_folder reads folders of images"},
         WrongValue{"data.drop_last=2", "true or"}, WrongValue{"data.workers=-1", "from 0"},
         WrongValue{"data.limit=-5", "from 0"}, WrongValue{"data.test_limit=-5", "from 0"}));
 INSTANTIATE_TEST_SUITE_P(
@@ -555,11 +558,16 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"architecture.training.num_epochs", "train.epochs"},
       {"architecture.training.checkpoint_interval", "checkpoint.every_epochs"},
       {"validation_set", "data.test_fraction"},
-      {"limit_train_batches", "data.limit"},
+      {"train_batch_size", "train.batch_size"},
+      {"arch", "model.name"},
+      {"opt", "train.optimizer"},
+      {"model-ema", "train.ema_decay"},
+      {"random-erase", "data.augment"},
+      {"auto-augment", "data.augment"},
+      {"print-freq", "log.every_steps"},
       {"log_every_n_steps", "log.every_steps"},
       {"seed_everything", "seed"},
       {"early_stopping", "train.patience"},
-      {"check_val_every_n_epoch", "train.evaluate"},
       {"save_best", "checkpoint.keep_best"},
       {"trainer.gradient_clip_val", "train.clip_norm"},
       {"data.transform", "data.augment"},
@@ -589,6 +597,14 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"deterministic=true"}), HasSubstr("always gives the same bits"));
   EXPECT_THAT(refusal("", {"benchmark=true"}), HasSubstr("convolution chooses the algorithm"));
   EXPECT_THAT(refusal("", {"val_check_interval=0.5"}), HasSubstr("follow each epoch"));
+  EXPECT_THAT(refusal("", {"check_val_every_n_epoch=2"}), HasSubstr("follow each epoch"));
+  EXPECT_THAT(refusal("", {"limit_train_batches=10"}), HasSubstr("count samples"));
+  EXPECT_THAT(refusal("", {"prefetch_factor=2"}), HasSubstr("data.workers prepare"));
+  EXPECT_THAT(refusal("", {"norm-weight-decay=0"}), HasSubstr("train.groups sets it"));
+  EXPECT_THAT(refusal("", {"amsgrad=true"}), HasSubstr("no AMSGrad"));
+  EXPECT_THAT(refusal("", {"milestones=[30, 60]"}), HasSubstr("train.step_epochs"));
+  EXPECT_THAT(refusal("", {"zero_optimization.stage=2"}), HasSubstr("there is no ZeRO"));
+  EXPECT_THAT(refusal("", {"train_micro_batch_size_per_gpu=4"}), HasSubstr("of a device"));
   EXPECT_THAT(refusal("", {"initial_scale_power=16"}), HasSubstr("65536 for the power 16"));
   EXPECT_THAT(refusal("", {"consecutive_hysteresis=true"}), HasSubstr("in a row or not"));
   EXPECT_THAT(refusal("", {"loss_scale=128"}), HasSubstr("loss_scale: {mode: auto}"));

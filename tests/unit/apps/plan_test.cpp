@@ -229,9 +229,10 @@ TEST_F(Plan, PlansForTheCpuWhereItIsAskedTo) {
 TEST_F(Plan, NamesTheGpusThatItKnows) {
   const Ran planned = plan({"--device", "h10"});
   EXPECT_EQ(planned.code, exit_usage);
-  EXPECT_THAT(planned.error, AllOf(HasSubstr("--device h10 is not known"),
-                                   HasSubstr("try: a100, a100-80gb, h100, h200, gh200, b200, or "
-                                             "cuda for the GPU of this machine")));
+  EXPECT_THAT(planned.error,
+              AllOf(HasSubstr("--device h10: there is no description of this device"),
+                    HasSubstr("try: a100, a100-80gb, h100, h200, gh200, b200, or "
+                              "cuda for the GPU of this machine")));
 }
 
 TEST_F(Plan, RefusesTensorsOfAGpuThatWouldLeaveTheirProcessAsTrainDoes) {

@@ -23,8 +23,9 @@ TEST(Products, AreRefusedInATypeThatTheDeviceDoesNotMultiply) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
-    EXPECT_NE(error.message().find("needs matrix products in f16, which cpu does not support"),
-              std::string::npos)
+    EXPECT_NE(
+        error.message().find("needs matrix products in f16, which the device cpu does not support"),
+        std::string::npos)
         << error.what();
     EXPECT_NE(error.remedy().find("32-true"), std::string::npos) << error.remedy();
   }
@@ -39,7 +40,8 @@ TEST(Products, AreRefusedInTf32WhereTheDeviceDoesNotHaveIt) {
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::unsupported);
-      EXPECT_EQ(error.message(), std::string(name) + " allows TF32, which cpu does not have");
+      EXPECT_EQ(error.message(),
+                std::string(name) + " allows TF32, which the device cpu does not have");
       EXPECT_NE(error.remedy().find("GPU"), std::string::npos) << error.remedy();
     }
   }
