@@ -14,7 +14,7 @@ void check_products(const Stream& stream) {
   const Backend& computes = backend(stream.device);
   if ((stream.conv_tf32 || stream.matmul_tf32) && !computes.has_tf32)
     throw Error(ErrorCode::unsupported,
-                fmt::format("`{}` allows TF32, which {} does not have",
+                fmt::format("`{}` allows TF32, which the device {} does not have",
                             stream.conv_tf32 ? "Stream::conv_tf32" : "Stream::matmul_tf32",
                             to_string(stream.device)),
                 "leave it at its default, or compute on a GPU");
@@ -22,12 +22,16 @@ void check_products(const Stream& stream) {
   const bool bf16 = stream.products == DType::bf16 && stream.device == Device::cpu();
   throw Error(
       ErrorCode::unsupported,
-      fmt::format("`Stream::products` needs matrix products in {}, which {} does not support{}",
-                  name_of(stream.products), to_string(stream.device),
-                  bf16 ? ": it has neither AVX-512 BF16 nor AMX, or ONEDNN_MAX_CPU_ISA "
-                         "forbids them"
-                       : ""),
-      "choose a `Stream::products` of f32, such as 32-true, or compute on a GPU");
+      fmt::format(
+          "`Stream::products` needs matrix products in {}, which the device {} does not support{}",
+          name_of(stream.products), to_string(stream.device),
+          bf16 ? ": it has neither AVX-512 BF16 nor AMX, or ONEDNN_MAX_CPU_ISA "
+                 "forbids them"
+               : ""),
+      fmt::format("set `Stream::products` to 32-true{}, or compute on a GPU",
+                  stream.products == DType::f16 && computes.multiplies(DType::bf16)
+                      ? " or bf16-mixed"
+                      : ""));
 }
 
 const KernelTable& kernels(Device device, DType dtype) {

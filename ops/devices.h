@@ -22,7 +22,7 @@ Result<Device> find_gpu();
 
 /// The error of find_gpu for a reason.
 Error no_gpu(const std::string& reason,
-             std::string remedy = "compute on the CPU, or build with CUDA");
+             std::string remedy = "compute on the CPU, or build with CUDA (docs/gpu.md)");
 
 /// Throws what find_gpu() returns if a GPU is demanded.
 Device choose_device(DeviceChoice choice);

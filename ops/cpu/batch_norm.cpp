@@ -121,7 +121,7 @@ void normalise_tensor(const Stream& stream, const Panel& panel, const Tensor& x,
          offset = Tensor::empty(slope.shape(), x.dtype(), stream.device);
   panel.fill_tiles(coefficients.slope.data<T>(), slope.data<T>());
   panel.fill_tiles(coefficients.offset.data<T>(), offset.data<T>());
-  const bool drops = epilogue.dropout > 0.0f;
+  const bool drops = epilogue.dropout > 0;
   const DropoutPattern pattern = DropoutPattern::of(x, epilogue.dropout, epilogue.random);
 
   const NormStretch<T> all{0,

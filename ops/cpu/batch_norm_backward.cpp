@@ -218,7 +218,7 @@ NormGradients gradients_of(const Stream& stream, const Tensor& grad, const Tenso
   check_epilogue("batch_norm_backward", x, epilogue);
   const NormCoefficients norm =
       norm_coefficients("batch_norm_backward", weight, bias, moments, epsilon, panel.channels());
-  const bool dropped = epilogue.dropout > 0.0f;
+  const bool dropped = epilogue.dropout > 0;
   const bool summed = epilogue.relu_of_sum();
   if (dropped || summed) check_alike("batch_norm_backward", x, z, dtype);
   NormGradients gradients{Tensor::empty(x.shape(), dtype, stream.device, x.layout()),

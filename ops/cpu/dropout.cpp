@@ -176,6 +176,7 @@ void multiply(const double* x, const double* factors, double* y, std::int64_t co
 
 template <class T>
 void drop(const Stream& stream, const DropoutPattern& pattern, const Tensor& x, Tensor& y) {
+  if (x.element_count() == 0) return;
   const T* from = x.data<T>();
   T* to = y.data<T>();
   // Whole rows of memory at a time, about as much as stays in the first-level cache.

@@ -1,8 +1,4 @@
-// A convolution in f64 as sums of products of shifted planes. An input is copied into planes with
-// zeroes around it, one for each phase of the stride, so that the inputs of one kernel element are
-// a plane at an offset, and all outputs of a sample, a gap at the end of each row included, are one
-// range of columns. The gradient of the input is such a sum of the output's gradient for each
-// phase.
+// Convolutions in f64 by the planes of f64_planes.h and the products of f64_products.h.
 
 #include <algorithm>
 #include <optional>
@@ -133,7 +129,8 @@ class Convolution final : public LayerKernel {
                       slopes + n * o_.out_channels * columns);
         }
       });
-      constexpr std::int64_t tile = 6;  // of add_dot_products
+      constexpr std::int64_t tile =
+          6;  // a multiple of the columns that add_dot_products sums at once
       parallel(stream, (depth + tile - 1) / tile, 1, [&](std::int64_t first, std::int64_t last) {
         const std::int64_t k = first * tile, end = std::min(depth, last * tile);
         add_dot_products({count, columns}, {slopes, o_.out_channels * columns}, rows,

@@ -1,6 +1,7 @@
 #pragma once
-// Kernels of f64 alone. ops/cpu/backend.cpp lists them and the kernels of ops/cpu/kernels.h that
-// take f64 too; all others are the reference's. The same bits for any number of threads.
+// CPU kernels for f64 only. In f64, ops/cpu/backend.cpp selects these, kernels of ops/cpu/kernels.h
+// that also take f64, and the reference for the rest. Results do not depend on the number of
+// threads.
 
 #include <memory>
 
@@ -9,11 +10,11 @@
 
 namespace troupe::cpu {
 
-// Their tensors are row-major, other layouts are reordered.
+// Tensors of other layouts are first reordered to row-major.
 std::unique_ptr<LayerKernel> convolution_f64(const ConvolutionOptions& options);
 std::unique_ptr<LayerKernel> linear_f64(const LinearOptions& options);
 
-// The reference's loops over parts of the tensors, which the threads share.
+// The reference's loops; the threads share the parts of the tensors.
 decltype(reference::accumulate) accumulate_f64;
 decltype(reference::activate) activate_f64;
 decltype(reference::activate_backward) activate_backward_f64;

@@ -47,7 +47,7 @@ class Linear final : public LayerKernel {
     multiply_parts(stream, {out_, rows, in_}, {slopes, out_, true}, {x.data<double>(), in_}, false,
                    weight_grad.data<double>());
     if (!bias_grad.defined()) return;
-    double* sums = bias_grad.data<double>();
+    double* sums = bias_grad.data<double>();  // one of `in` + 1 columns: not worth other threads
     std::fill_n(sums, out_, 0.0);
     for (std::int64_t n = 0; n < rows; ++n)
       for (std::int64_t o = 0; o < out_; ++o) sums[o] += slopes[n * out_ + o];

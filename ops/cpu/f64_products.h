@@ -33,27 +33,28 @@ struct PackedRows {
   }
 };
 
-/// c[m * c_stride + p] = start + sum over k of a(m, k) * b[offsets[k] + p] for all rows m of a and
-/// p in [0, columns). The start is that element of c, bias[m] or, if there is no bias, 0.
+/// What a sum of add_scaled_rows begins with: the element of c, else bias[m], else 0.
 struct SumStart {
-  bool adds = false;  ///< to c
+  bool adds = false;  ///< to the element of c
   const double* bias = nullptr;
 };
+/// c[m * c_stride + p] = start + sum over k of a(m, k) * b[offsets[k] + p], for all rows m of a and
+/// p in [0, columns).
 void add_scaled_rows(const PackedRows& a, const double* b, const std::int64_t* offsets,
                      std::int64_t columns, const SumStart& start, double* c, std::int64_t c_stride);
 
-/// Several dot products' operands: `rows` vectors of `length` elements in each of `segments` parts.
+/// One side of dot products: vectors that lie in memory in several parts of equal length.
 struct DotRows {
   const double* data = nullptr;
   std::int64_t segment_stride = 0;  ///< from one part of a vector to its next
 };
 
-/// c[m * c_stride + k] += sum over segments s and p in [0, length) of
-/// a.data[s * a.segment_stride + a_offsets[m] + p] * b.data[s * b.segment_stride + b_offsets[k] +
-/// p].
+/// The parts of each vector, and the elements of a part.
 struct DotSizes {
   std::int64_t segments = 1, length = 0;
 };
+/// c[m * c_stride + k] += sum over segments s and p in [0, length) of a.data[s * a.segment_stride +
+/// a_offsets[m] + p] * b.data[s * b.segment_stride + b_offsets[k] + p].
 void add_dot_products(const DotSizes& sizes, const DotRows& a,
                       std::span<const std::int64_t> a_offsets, const DotRows& b,
                       std::span<const std::int64_t> b_offsets, double* c, std::int64_t c_stride);

@@ -5,8 +5,8 @@
 namespace troupe::cpu {
 
 /// How many rows are summed into one partial gradient of the weight and the bias. It depends on the
-/// shape alone: enough that writing the sums costs little, few enough that sums in f32 are exact to
-/// the last bits.
+/// shape alone: enough that writing the sums costs little, few enough that a sum in f32 errs in
+/// its last bits only.
 inline std::int64_t rows_of_chunk(std::int64_t features) {
   return std::clamp<std::int64_t>(32768 / std::max<std::int64_t>(1, features), 4, 32);
 }

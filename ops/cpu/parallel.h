@@ -15,9 +15,9 @@ void parallel(int threads, std::int64_t count, const void* body, RangeFunction c
 
 /// Calls body(begin, end) for consecutive ranges that cover [0, count), each on one of the stream's
 /// threads. Small work, below `grain` items per thread, takes fewer threads; one range is called
-/// directly, without any threading. Throws one of the errors that bodies have thrown, when all have
-/// ended. The result must not depend on how the items are split. A kernel that has no other threads
-/// thus gives the same bits for any number of them.
+/// directly, without any threading. If bodies throw, it rethrows one of their errors after all
+/// have ended. The result must not depend on how the items are split. A kernel that has no other
+/// threads thus gives the same bits for any number of them.
 template <class Body>
 void parallel(const Stream& stream, std::int64_t count, std::int64_t grain, const Body& body) {
   const std::int64_t most = grain > 1 ? count / grain : count;

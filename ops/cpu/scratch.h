@@ -9,10 +9,9 @@ namespace troupe::cpu {
 /// Keeps the working memory of kernels for the next call.
 ///
 /// It has at most as many blocks as kernels have run at one time; each is as large as the largest
-/// request that it has served. A kernel gets the block that was used last, because it is the
-/// likeliest to be in the cache. A Winograd convolution of 640 channels requests up to 30 MB; one
-/// block per layer, or per size class as for tensors, would need more memory than the tensors
-/// themselves. Thread-safe.
+/// request that it has served. One block per layer or size class would need more memory than the
+/// tensors: a Winograd convolution of 640 channels requests 30 MB. A kernel gets the block that was
+/// used last, which is likeliest to be in the cache. Thread-safe.
 class ScratchPool {
  public:
   /// The largest request since the last call; 0: there was none.
