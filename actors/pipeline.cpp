@@ -171,6 +171,7 @@ void connect_writer(Graph& graph, const PipelineOptions& options, const Common& 
                     const Column& column, std::size_t s) {
   // Replicas hold the same state: one of them is enough for a checkpoint.
   if (!common.writer || column.replica != 0) return;
+  // A second slot, because a writer that was replaced while it wrote counts as free at once.
   const EdgeOptions edge{2, 0};
   const auto elsewhere = common.shard_writers.find(process_of(options, s, 0));
   if (elsewhere == common.shard_writers.end())

@@ -26,8 +26,8 @@ std::size_t print_parts(const PlannedRun& run, Place place, std::string_view of)
                 ? ""
                 : fmt::format(" of process {}, the largest", largest - run.bounds.begin()));
   for (const auto& part : largest->parts)
-    if (part.place == place) print_out("  {:<28}{:>14}\n", part.what, bytes_text(part.bytes));
-  print_out("  {:<28}{:>14}\n", "total", bytes_text(total(*largest)));
+    if (part.place == place) print_out("  {:<30}{:>12}\n", part.what, bytes_text(part.bytes));
+  print_out("  {:<30}{:>12}\n", "total", bytes_text(total(*largest)));
   return total(*largest);
 }
 

@@ -137,7 +137,7 @@ void print_best_of_all(const Options& options, const OutputFolder& folder, RunLo
     log.warn(
         fmt::format("the best evaluation, after step {} with {}, has no checkpoint; "
                     "checkpoint.every_epochs=1 and checkpoint.keep_best=true from the first step "
-                    "on keep it",
+                    "on keep it, if it can be written",
                     all[best].step, scores_text(all[best], " and ")));
 }
 

@@ -35,10 +35,10 @@ bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline);
 std::vector<Evaluation> earlier_evaluations(const Resumption& resumption);
 
 /// Adds to an error after which a run can be resumed (a lost process or GPU, a failed actor, a
-/// damaged sample, divergence) how to resume it from `output`, or that no checkpoint was written.
-/// After divergence, it names the newest checkpoint, and its loss, before the first loss that was
-/// not finite or a hundred times the run's first: that of a row of train.csv, of a test, or of the
-/// step after `steps` committed ones. Other errors stay as they are.
+/// damaged sample, a full disk, divergence) how to resume it from `output`, or that no checkpoint
+/// was written. After divergence, it names the newest checkpoint, and its loss, before the first
+/// loss that was not finite or a hundred times the run's first: that of a row of train.csv, of a
+/// test, or of the step after `steps` committed ones. Other errors stay as they are.
 Error with_resume_hint(const Error& error, const std::filesystem::path& output,
                        std::optional<std::int64_t> steps = {});
 

@@ -451,15 +451,18 @@ RunOptions run_options(const Options& options, const PipelineOptions& pipeline) 
   run.steps.first = timeline.first;
   run.steps.count = timeline.steps;
   run.steps.snapshot_at_end = true;
-  run.steps.waits_for_writers = options.best_checkpoint_kept;  // the best may be any of them
   const std::uint64_t by_epochs =
       std::uint64_t{options.checkpoint_every_epochs} * timeline.steps_per_epoch;
   run.steps.snapshot_every = {options.checkpoint_every_steps};
   if (const double minutes = options.checkpoint_every_minutes; minutes > 0)  // 0 ms would be none
     run.steps.snapshot_after =
         std::chrono::milliseconds(std::max(1LL, std::llround(minutes * 60'000)));
-  if (by_epochs < timeline.steps)
-    run.steps.snapshot_every.push_back(static_cast<std::uint32_t>(by_epochs));
+  if (by_epochs < timeline.steps) {
+    const auto period = static_cast<std::uint32_t>(by_epochs);
+    run.steps.snapshot_every.push_back(period);
+    if (options.best_checkpoint_kept)
+      run.steps.exact_snapshot_every = period;  // evaluations follow
+  }
   return run;
 }
 

@@ -69,8 +69,7 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     sentences.push_back(
         fmt::format("train.batch_size {} in {} micro-batches: {} samples in some, {} in others",
                     size, parts, size / parts + 1, size / parts));
-  const std::int64_t rest = pipeline.data.dataset.count(Split::train) % size;
-  const std::int64_t samples = pipeline.data.dataset.count(Split::train);
+  const std::int64_t samples = pipeline.data.dataset.count(Split::train), rest = samples % size;
   if (pipeline.data.drop_last && 100 * rest >= samples)
     sentences.push_back(fmt::format(
         "each epoch leaves out {} of {} training samples, which fill no batch; data.drop_last "

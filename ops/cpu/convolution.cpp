@@ -37,7 +37,8 @@ struct Part {
 struct Compiled {
   ConvolutionPath path;
   std::vector<ConvolutionPiece> pieces;
-  std::vector<Part> parts;    ///< of a direct path: one for each piece
+  // Of direct paths:
+  std::vector<Part> parts;    ///< one for each piece
   std::size_t bytes = 0;      ///< of scratch memory for a thread
   std::int64_t partials = 1;  ///< sums that a weight gradient consists of
 };

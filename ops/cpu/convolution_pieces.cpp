@@ -17,9 +17,9 @@ constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a +
 
 /// The least number of samples of a piece. Measured on Zen 5 by the processor time of one thread: a
 /// primitive is called in microseconds, so that 8 Mflop (0.1 ms) suffice where it is direct.
-/// Winograd's algorithm also transforms all weights in each piece, which costs nothing measurable
-/// with 128 tiles (Zen 4). It is slower on less than 25 Mflop, and weight gradients, whose pieces
-/// have partial sums as large as the weights, on less than 100 Mflop.
+/// Winograd's algorithm also transforms the weights for each group of up to 144 tiles: smaller
+/// pieces than 128 tiles would repeat that (Zen 4). It is slower on less than 25 Mflop, and weight
+/// gradients, whose pieces have partial sums as large as the weights, on less than 100 Mflop.
 std::int64_t least_samples(const ConvolutionOptions& o, const Shape& y,
                            ConvolutionDirection direction, bool winograd) {
   const std::int64_t pixels = y[2] * y[3];

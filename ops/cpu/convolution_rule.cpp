@@ -27,16 +27,17 @@ Tiling tiling_of(const ConvolutionOptions& o, const Shape& x) {
 // Measured on AMD's Zen 4 with one thread, all three directions, against direct convolution in its
 // best layout: F(4x4, 3x3) gains a factor of 1.2 to 2.3 from 16 -> 16 channels on, on images of 7x7
 // to 28x28. Images that fill less than half of their 4x4 tiles (5x5, 2x2, 1x1) waste what it saves.
-// Each call also transforms the weights, which pays from about 32 tiles on (eight images of 7x7,
-// say).
+// The weights are transformed too, for each group of tiles, which pays from about 32 tiles on
+// (eight images of 7x7, say).
 bool wins_on_amd(const Tiling& tiling) { return tiling.used >= 0.5 && tiling.tiles >= 32; }
 
-// Measured on Intel's Emerald Rapids with one thread, against direct convolution, which does up to
-// 185 Gflop/s there (two multipliers of 512 bits) while its tensors are small: F(4x4, 3x3) gains a
-// factor of 1.2 to 3 from 64 -> 64 channels and 64 tiles on, from 32 -> 32 where tiles are full and
-// many (1.4 on eight images of 28x28), and loses below: 0.6 to 1.0 at 16 -> 16, 0.7 at 32 -> 32 on
-// eight images of 14x14, 0.6 at 64 -> 64 to 0.8 at 192 -> 192 on as many of 7x7. It loses more
-// within a training step, where other tensors pass through the caches between two calls.
+// Measured on Intel's Emerald Rapids with one thread and oneDNN's Winograd kernels, against direct
+// convolution, which does up to 185 Gflop/s there (two multipliers of 512 bits) while its tensors
+// are small: F(4x4, 3x3) gains a factor of 1.2 to 3 from 64 -> 64 channels and 64 tiles on, from 32
+// -> 32 where tiles are full and many (1.4 on eight images of 28x28), and loses below: 0.6 to 1.0
+// at 16 -> 16, 0.7 at 32 -> 32 on eight images of 14x14, 0.6 at 64 -> 64 to 0.8 at 192 -> 192 on as
+// many of 7x7. It loses more within a training step, where other tensors pass through the caches
+// between two calls.
 bool wins_on_intel(const ConvolutionOptions& o, const Tiling& tiling) {
   const std::int64_t channels = o.in_channels * o.out_channels;
   const bool full = tiling.used == 1.0;
@@ -49,12 +50,12 @@ bool winograd_wins(const ConvolutionOptions& o, const Shape& x, ProcessorMaker m
   return maker == ProcessorMaker::intel ? wins_on_intel(o, tiling) : wins_on_amd(tiling);
 }
 
-// oneDNN has no Winograd convolution in bf16. Measured with one thread on tensors that need no
-// conversion, F(4x4, 3x3) in f32 against direct convolution in bf16 gains a factor of 1.2 to 1.4 on
-// Zen 4 from 160 -> 160 channels on where tiles are full and many (images of 16x16 and more), and
-// of 1.0 to 1.3 on 16 images of 8x8; a step of Zen 5 takes as long by either. Below that it gains
-// up to 1.3 on Zen 4, takes up to 1.7 times as long on Zen 5, and is divided into fewer pieces.
-// AMX multiplies tiles of bf16 faster than either.
+// There is no Winograd convolution in bf16. Measured with oneDNN's, one thread and tensors that
+// need no conversion, F(4x4, 3x3) in f32 against direct convolution in bf16 gains a factor of 1.2
+// to 1.4 on Zen 4 from 160 -> 160 channels on where tiles are full and many (images of 16x16 and
+// more), and of 1.0 to 1.3 on 16 images of 8x8; a step of Zen 5 takes as long by either. Below that
+// it gains up to 1.3 on Zen 4, takes up to 1.7 times as long on Zen 5. AMX multiplies tiles of bf16
+// faster than either.
 bool winograd_beats_bf16(const ConvolutionOptions& o, const Shape& x, bool amx) {
   const Tiling tiling = tiling_of(o, x);
   return !amx && std::min(o.in_channels, o.out_channels) >= 160 && tiling.used == 1.0 &&

@@ -129,8 +129,8 @@ class Convolution final : public LayerKernel {
                       slopes + n * o_.out_channels * columns);
         }
       });
-      constexpr std::int64_t tile =
-          6;  // a multiple of the columns that add_dot_products sums at once
+      // A multiple of the columns that add_dot_products sums at once.
+      constexpr std::int64_t tile = 6;
       parallel(stream, (depth + tile - 1) / tile, 1, [&](std::int64_t first, std::int64_t last) {
         const std::int64_t k = first * tile, end = std::min(depth, last * tile);
         add_dot_products({count, columns}, {slopes, o_.out_channels * columns}, rows,

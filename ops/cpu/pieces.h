@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/cpu/onednn.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/scratch.h"
 

@@ -19,16 +19,16 @@ namespace troupe::cpu {
 // of a row are multiplied; these points round about half as much as 0, 1, -1, 2, -2 (B. Barabasz et
 // al., "Error analysis and improving the accuracy of Winograd convolution", 2018).
 
-/// Some samples and some channels of the result of one direction. All tensors are nchw16c, so that
-/// all numbers of channels are multiples of 16.
+/// Some samples and some channels of the result of one direction. The gradient of the input is a
+/// convolution whose input is the output's gradient. All tensors are nchw16c and 64-byte aligned,
+/// so that all numbers of channels are multiples of 16.
 struct WinogradPiece {
   std::int64_t samples = 0;
-  std::int64_t height = 0, width = 0;          ///< of what is read
-  std::int64_t channels = 0;                   ///< of what is read
-  std::int64_t out_height = 0, out_width = 0;  ///< of what is written
-  std::int64_t out_channels = 0;               ///< of what is written, those of all pieces
+  std::int64_t height = 0, width = 0, channels = 0;  ///< of the input
+  std::int64_t out_height = 0, out_width = 0;        ///< of the output
+  std::int64_t out_channels = 0;                     ///< of the output, those of all pieces
   std::int64_t padding_h = 0, padding_w = 0;
-  std::int64_t first_channel = 0, piece_channels = 0;  ///< of what is written
+  std::int64_t first_channel = 0, piece_channels = 0;  ///< of the output
 };
 
 /// Kernels in blocks of 16x16 channels, each [3][3][16 channels that are read][16 that are
@@ -41,28 +41,28 @@ struct WinogradWeights {
 
 // Pieces of the same samples and different channels may share transformed tiles of what they read.
 
-/// The floats of the shared tiles of winograd(), which are ordered by rows, or of
-/// winograd_weight_gradient(); 0: too many tiles to share.
+/// The floats of the shared tiles of winograd_piece(), which are ordered by rows, or of
+/// winograd_piece_gradient(); 0: too many tiles to share.
 std::int64_t winograd_tile_count(const WinogradPiece& piece, bool by_rows);
 /// Writes those of the block `read` of 16 channels.
 void winograd_tiles(const WinogradPiece& piece, const float* from, std::int64_t read, bool by_rows,
                     float* to);
 
-/// The scratch memory that winograd() needs.
+/// The scratch memory that winograd_piece() needs.
 std::size_t winograd_bytes(const WinogradPiece& piece, bool shares_tiles);
 
 /// The convolution of `from` or, with flipped weights, the gradient of its input. `from` and `to`
 /// begin at the piece's first sample, `bias` (null: none) at channel 0. Without `shared_tiles`, it
 /// transforms tiles itself.
-void winograd(const WinogradPiece& piece, const float* from, const WinogradWeights& weights,
-              const float* bias, float* to, const float* shared_tiles, std::byte* memory);
+void winograd_piece(const WinogradPiece& piece, const float* from, const WinogradWeights& weights,
+                    const float* bias, float* to, const float* shared_tiles, std::byte* memory);
 
-/// The scratch memory that winograd_weight_gradient() needs.
+/// The scratch memory that winograd_piece_gradient() needs.
 std::size_t winograd_gradient_bytes(const WinogradPiece& piece, bool shares_tiles);
 
 /// The gradient of the weights, row-major [out_channels, channels, 3, 3], of which the piece writes
 /// its channels, from x and the output's gradient of the piece's samples. `shared_tiles` as above.
-void winograd_weight_gradient(const WinogradPiece& piece, const float* x, const float* grad,
-                              float* weight_grad, const float* shared_tiles, std::byte* memory);
+void winograd_piece_gradient(const WinogradPiece& piece, const float* x, const float* grad,
+                             float* weight_grad, const float* shared_tiles, std::byte* memory);
 
 }  // namespace troupe::cpu

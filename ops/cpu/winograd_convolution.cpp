@@ -15,19 +15,23 @@ const float* samples_from(const Tensor& tensor, std::int64_t sample) {
   return tensor.data<float>() + tensor.element_count() / tensor.dim(0) * sample;
 }
 
-WinogradPiece piece_of(const ConvolutionPiece& piece, const Tensor& from, const Shape& to,
-                       std::int64_t padding_h, std::int64_t padding_w) {
-  return {.samples = piece.samples,
-          .height = from.dim(2),
-          .width = from.dim(3),
-          .channels = from.dim(1),
-          .out_height = to[2],
-          .out_width = to[3],
-          .out_channels = to[1],
-          .padding_h = padding_h,
-          .padding_w = padding_w,
-          .first_channel = piece.first_channel,
-          .piece_channels = piece.channels};
+std::vector<WinogradPiece> winograd_pieces(const std::vector<ConvolutionPiece>& pieces,
+                                           const Tensor& from, const Shape& to,
+                                           std::int64_t padding_h, std::int64_t padding_w) {
+  std::vector<WinogradPiece> result;
+  for (const ConvolutionPiece& piece : pieces)
+    result.push_back({.samples = piece.samples,
+                      .height = from.dim(2),
+                      .width = from.dim(3),
+                      .channels = from.dim(1),
+                      .out_height = to[2],
+                      .out_width = to[3],
+                      .out_channels = to[1],
+                      .padding_h = padding_h,
+                      .padding_w = padding_w,
+                      .first_channel = piece.first_channel,
+                      .piece_channels = piece.channels});
+  return result;
 }
 
 /// The transformed tiles of pieces that divide the channels, for each part of the samples.
@@ -76,8 +80,8 @@ void transform(const Stream& stream, const std::vector<WinogradPiece>& works,
   const std::int64_t of_sample = to.element_count() / to.dim(0);
   run_pieces(stream, works.size(), bytes, [&](std::size_t i, std::byte* memory) {
     const std::int64_t sample = pieces[i].first_sample;
-    winograd(works[i], samples_from(from, sample), weights, bias, results + sample * of_sample,
-             tiles.of(pieces[i]), memory);
+    winograd_piece(works[i], samples_from(from, sample), weights, bias,
+                   results + sample * of_sample, tiles.of(pieces[i]), memory);
   });
 }
 
@@ -92,21 +96,26 @@ const float* in_blocks(const Stream& stream, const ConvolutionOptions& o, Prepar
 
 constexpr std::int64_t block_size = std::int64_t{9} * 16 * 16;
 
-/// The sums over samples and pixels of each channel of nchw16c.
+/// The sums over samples and pixels of each channel of nchw16c, by rows, so that the error of f32
+/// does not grow with the image.
 void sum_channels(const Stream& stream, const Tensor& grad, float* sums) {
-  const std::int64_t blocks = grad.dim(1) / 16, pixels = grad.dim(2) * grad.dim(3);
-  const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / (pixels * 16));
+  const std::int64_t blocks = grad.dim(1) / 16, rows = grad.dim(2), width = grad.dim(3);
+  const std::int64_t of_block = grad.dim(0) * rows * width * 16;
+  const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / of_block);
   parallel(stream, blocks, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
-      std::array<float, 16> total{};
+      std::array<double, 16> total{};
       for (std::int64_t n = 0; n < grad.dim(0); ++n) {
-        std::array<float, 16> of_sample{};
-        const float* from = samples_from(grad, n) + b * pixels * 16;
-        for (std::int64_t i = 0; i < pixels; ++i, from += 16)
-          for (std::size_t c = 0; c < 16; ++c) of_sample[c] += from[c];
-        for (std::size_t c = 0; c < 16; ++c) total[c] += of_sample[c];
+        const float* from = samples_from(grad, n) + b * rows * width * 16;
+        for (std::int64_t row = 0; row < rows; ++row) {
+          std::array<float, 16> of_row{};
+          for (std::int64_t i = 0; i < width; ++i, from += 16)
+            for (std::size_t c = 0; c < 16; ++c) of_row[c] += from[c];
+          for (std::size_t c = 0; c < 16; ++c) total[c] += of_row[c];
+        }
       }
-      std::copy(total.begin(), total.end(), sums + b * 16);
+      for (std::size_t c = 0; c < 16; ++c)
+        sums[b * 16 + static_cast<std::int64_t>(c)] = static_cast<float>(total[c]);
     }
   });
 }
@@ -116,9 +125,7 @@ void sum_channels(const Stream& stream, const Tensor& grad, float* sums) {
 void winograd_forward(const Stream& stream, const ConvolutionOptions& o,
                       const std::vector<ConvolutionPiece>& pieces, PreparedWeights& weights,
                       const Tensor& x, Tensor& y) {
-  std::vector<WinogradPiece> works;
-  for (const ConvolutionPiece& piece : pieces)
-    works.push_back(piece_of(piece, x, y.shape(), o.padding_h, o.padding_w));
+  const auto works = winograd_pieces(pieces, x, y.shape(), o.padding_h, o.padding_w);
   const WinogradWeights kernels{in_blocks(stream, o, weights, Tag::ABcd16b16a), block_size,
                                 o.in_channels / 16 * block_size, false};
   transform(stream, works, pieces, kernels, o.bias ? weights.bias().data<float>() : nullptr, x, y);
@@ -128,9 +135,8 @@ void winograd_forward(const Stream& stream, const ConvolutionOptions& o,
 void winograd_input_gradient(const Stream& stream, const ConvolutionOptions& o,
                              const std::vector<ConvolutionPiece>& pieces, PreparedWeights& weights,
                              const Tensor& y_grad, Tensor& x_grad) {
-  std::vector<WinogradPiece> works;
-  for (const ConvolutionPiece& piece : pieces)
-    works.push_back(piece_of(piece, y_grad, x_grad.shape(), 2 - o.padding_h, 2 - o.padding_w));
+  const auto works =
+      winograd_pieces(pieces, y_grad, x_grad.shape(), 2 - o.padding_h, 2 - o.padding_w);
   const WinogradWeights kernels{in_blocks(stream, o, weights, Tag::ABcd16a16b),
                                 o.in_channels / 16 * block_size, block_size, true};
   transform(stream, works, pieces, kernels, nullptr, y_grad, x_grad);
@@ -139,9 +145,7 @@ void winograd_input_gradient(const Stream& stream, const ConvolutionOptions& o,
 void winograd_weight_gradient(const Stream& stream, const ConvolutionOptions& o,
                               const std::vector<ConvolutionPiece>& pieces, const Tensor& x,
                               const Tensor& y_grad, Tensor& weight_grad, Tensor& bias_grad) {
-  std::vector<WinogradPiece> works;
-  for (const ConvolutionPiece& piece : pieces)
-    works.push_back(piece_of(piece, x, y_grad.shape(), o.padding_h, o.padding_w));
+  const auto works = winograd_pieces(pieces, x, y_grad.shape(), o.padding_h, o.padding_w);
   const SharedTiles tiles(stream, pieces, works, x, false);
   std::size_t bytes = 0;
   for (const WinogradPiece& work : works)
@@ -153,8 +157,8 @@ void winograd_weight_gradient(const Stream& stream, const ConvolutionOptions& o,
   float* const sums = partials > 1 ? several.data<float>() : weight_grad.data<float>();
   run_pieces(stream, works.size(), bytes, [&](std::size_t i, std::byte* memory) {
     const std::int64_t sample = pieces[i].first_sample;
-    winograd_weight_gradient(works[i], samples_from(x, sample), samples_from(y_grad, sample),
-                             sums + sample / samples * size, tiles.of(pieces[i]), memory);
+    winograd_piece_gradient(works[i], samples_from(x, sample), samples_from(y_grad, sample),
+                            sums + sample / samples * size, tiles.of(pieces[i]), memory);
   });
   if (partials > 1) add_up(stream, {sums, size, partials}, size, weight_grad.data<float>());
   if (o.bias) sum_channels(stream, y_grad, bias_grad.data<float>());

@@ -56,7 +56,7 @@ void RunLeader::receive(std::uint32_t process, const RunMessage& message,
     if (status->accepts_snapshot)
       supervisor_.accept_snapshots(status->actor, *status->accepts_snapshot);
     if (status->finished) supervisor_.finished(status->actor);
-    commit_if_ready();
+    commit_if_ready(now);
     end_if_done();
   } else if (const auto* done = std::get_if<PhaseDone>(&message)) {
     phase_done(process, *done, now);
@@ -78,9 +78,12 @@ void RunLeader::vote(const Vote& vote) {
   end_if_done();
 }
 
-void RunLeader::commit_if_ready() {
+void RunLeader::commit_if_ready(Supervisor::Clock::time_point now) {
   if (ending_ || replacing_) return;
-  if (const auto commit = supervisor_.commit_if_ready(Supervisor::Clock::now())) order_(*commit);
+  const auto commit = supervisor_.commit_if_ready(now);
+  if (!commit) return;
+  order_(*commit);
+  end_if_done();
 }
 
 std::string RunLeader::overdue_votes(bool idle, const std::vector<std::string>& holders) {
@@ -89,7 +92,10 @@ std::string RunLeader::overdue_votes(bool idle, const std::vector<std::string>& 
   const auto before = std::exchange(missing_votes_, supervisor_.missing_votes());
   const bool same = std::exchange(checked_step_, step) == step && before == missing_votes_;
   const bool waits = !ending_ && !missing_votes_.empty() && (idle || supervisor_.has_votes());
-  if (!same || !waits || std::exchange(has_warned_, true)) return {};
+  const bool writes = !ending_ && supervisor_.waits_for_writer();
+  if (!same || !(waits || writes) || std::exchange(has_warned_, true)) return {};
+  if (writes)
+    return fmt::format("step {} waits until the checkpoint before its own is written", step);
   std::vector<std::string> names;
   for (const std::size_t actor : missing_votes_) names.push_back(graph_.actors()[actor].name);
   return fmt::format(
@@ -152,7 +158,7 @@ void RunLeader::phase_done(std::uint32_t process, const PhaseDone& done,
       return begin_phase(ReplacementPhase::start);
     case ReplacementPhase::start:
       replacing_.reset();
-      commit_if_ready();
+      commit_if_ready(now);
   }
   while (!replacing_ && !ending_ && !failures_.empty()) {
     const ActorFailed next = std::move(failures_.front());

@@ -41,7 +41,7 @@ class RunLeader {
 
  private:
   void vote(const Vote& vote);
-  void commit_if_ready();
+  void commit_if_ready(Supervisor::Clock::time_point now);
   void actor_failed(const ActorFailed& failure, Supervisor::Clock::time_point now);
   void replace(const ActorFailed& failure, Supervisor::Clock::time_point now);
   void phase_done(std::uint32_t process, const PhaseDone& done, Supervisor::Clock::time_point now);

@@ -19,9 +19,9 @@ struct StepOptions {
   /// The run ends when this many steps are committed and no actor holds it open.
   std::uint32_t count = 0;
   std::vector<std::uint32_t> snapshot_every;  ///< periods in steps; 0: none
-  /// A commit with a due snapshot waits until the writers can take it. Otherwise the snapshot is
-  /// one of a later commit, and training never waits.
-  bool waits_for_writers = false;
+  /// A period whose snapshots may not be late: such a commit waits until the writers can take the
+  /// snapshot. Others are put off to a later commit instead, and training does not wait. 0: none.
+  std::uint32_t exact_snapshot_every = 0;
   /// Time after which another snapshot is due, from the first commit or the last snapshot; 0: none.
   std::chrono::milliseconds snapshot_after{0};
   bool snapshot_at_end = false;

@@ -38,8 +38,7 @@ std::optional<Commit> Supervisor::vote(std::size_t actor, std::uint32_t step,
 
 std::optional<Commit> Supervisor::commit_if_ready(Clock::time_point now) {
   if (ended() || !has_votes() || !missing_votes().empty()) return std::nullopt;
-  if (options_.waits_for_writers && has_busy_writer() && is_snapshot_due(steps_ + 1, now))
-    return std::nullopt;
+  if (waits_for_writer()) return std::nullopt;
   return commit(now);
 }
 
@@ -54,11 +53,19 @@ std::optional<Commit> Supervisor::end_before(std::uint32_t step) {
   return result;
 }
 
+bool Supervisor::waits_for_writer() const {
+  const std::uint32_t period = options_.exact_snapshot_every;
+  return period != 0 && (steps_ + 1) % period == 0 && has_busy_writer() && has_votes() &&
+         missing_votes().empty();
+}
+
 bool Supervisor::has_busy_writer() const { return std::ranges::find(busy_, true) != busy_.end(); }
 
-bool Supervisor::is_snapshot_due(std::uint32_t steps, Clock::time_point now) const {
+bool Supervisor::is_snapshot_due(Clock::time_point now) const {
+  if (const std::uint32_t exact = options_.exact_snapshot_every; exact != 0 && steps_ % exact == 0)
+    return true;
   for (const std::uint32_t period : options_.snapshot_every)
-    if (period != 0 && steps % period == 0) return true;
+    if (period != 0 && steps_ % period == 0) return true;
   const auto after = options_.snapshot_after;
   return after.count() > 0 && last_snapshot_ && now - *last_snapshot_ >= after;
 }
@@ -69,7 +76,7 @@ Commit Supervisor::commit(Clock::time_point now) {
   // A stop request during the last step changes nothing.
   result.stop_requested = stopped_ = stop_requested_ && steps_ < options_.count;
   result.last = stopped_ || steps_ >= options_.count;
-  if (is_snapshot_due(steps_, now)) snapshot_due_ = true;
+  if (is_snapshot_due(now)) snapshot_due_ = true;
   if (!last_snapshot_) last_snapshot_ = now;
   if (result.last && (options_.snapshot_at_end || stopped_)) snapshot_due_ = true;
   // While a writer is busy, the snapshot is deferred to a later commit. The last one is always

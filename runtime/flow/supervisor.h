@@ -13,7 +13,8 @@
 namespace troupe {
 
 /// A state machine that decides about commits and replacements. It has no clock and no threads, and
-/// does not access actors. A step is committed when every voting actor has voted for it.
+/// does not access actors. A step is committed when every voting actor has voted for it, and it
+/// waits for no writer.
 class Supervisor {
  public:
   struct SupervisedActor {
@@ -34,7 +35,7 @@ class Supervisor {
   /// StepOptions::snapshot_after.
   std::optional<Commit> vote(std::size_t actor, std::uint32_t step, Clock::time_point now = {});
   /// The commit of the open step, if all have voted for it and it waits for nothing. To be called
-  /// whenever a writer may have become free (StepOptions::waits_for_writers).
+  /// whenever a writer may have become free (StepOptions::exact_snapshot_every).
   std::optional<Commit> commit_if_ready(Clock::time_point now = {});
   /// Ends the run with the steps before `step` (Actor::end_before). Returns their last commit
   /// again, unless the step is not the open one or the run has ended.
@@ -58,6 +59,8 @@ class Supervisor {
   bool done() const;
   /// The newest commit, for actors whose previous incarnation may have missed it.
   const std::optional<Commit>& newest_commit() const { return newest_commit_; }
+  /// All have voted for the open step, whose snapshot may not be late, and a writer is busy.
+  bool waits_for_writer() const;
   bool has_voters() const;
   bool has_votes() const;                          ///< for the next commit
   std::vector<std::size_t> missing_votes() const;  ///< for the next commit, if one follows
@@ -67,7 +70,7 @@ class Supervisor {
 
  private:
   Commit commit(Clock::time_point now);
-  bool is_snapshot_due(std::uint32_t steps, Clock::time_point now) const;
+  bool is_snapshot_due(Clock::time_point now) const;
   bool has_busy_writer() const;
 
   std::vector<SupervisedActor> actors_;

@@ -192,6 +192,8 @@ TEST_F(Output, SaysWhetherAFailedRunCanBeResumed) {
               testing::StartsWith("raise `RestartBudget::max`; no checkpoint was written"));
   const Error lost_gpu(ErrorCode::device_lost, "a kernel failed", "report it");
   EXPECT_EQ(with_resume_hint(lost_gpu, root_).remedy(), "report it; no checkpoint was written");
+  const Error full(ErrorCode::io, "no space", "free some");
+  EXPECT_EQ(with_resume_hint(full, root_).remedy(), "free some; no checkpoint was written");
   const Error damaged(ErrorCode::bad_file, "7.png is empty", "copy it again");
   EXPECT_EQ(with_resume_hint(damaged, root_).remedy(), "copy it again; no checkpoint was written");
   const Error other(ErrorCode::bad_shape, "another shape", "give this one");

@@ -251,6 +251,9 @@ TEST(Convolution, AgreesWithTheFormulaByWinograd) {
                           Problem{square(16, 48, 3, 1, 1), {1, 16, 1, 2}},
                           Problem{square(16, 16, 3, 1, 1, false), {2, 16, 61, 50}},  // many tiles
                           Problem{square(192, 176, 3, 1, 1), {5, 192, 12, 12}},
+                          Problem{square(80, 48, 3, 1, 1), {3, 80, 28, 28}},  // two groups of tiles
+                          Problem{square(32, 128, 3, 1, 1), {65, 32, 7, 7}},  // shared tiles of two
+                          Problem{square(128, 32, 3, 1, 1), {65, 128, 7, 7}},  // unequal parts
                           Problem{square(16, 16, 3, 1, 3), {2, 16, 4, 4}},     // stays direct
                           Problem{square(16, 32, 5, 1, 2), {2, 16, 7, 7}},     // stays direct
                           Problem{square(20, 16, 3, 1, 1), {2, 20, 6, 6}}}) {  // stays direct

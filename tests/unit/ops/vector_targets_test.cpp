@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "ops/cpu/f64_kernels.h"
+#include "ops/cpu/processor.h"
 #include "ops/loss.h"
 #include "tests/unit/ops/vector_support.h"
 
@@ -214,6 +215,7 @@ TEST_P(EveryInstructionSet, SumsTheWeightGradientsOfDepthwiseConvolutions) {
 }
 
 TEST_P(EveryInstructionSet, ConvolvesByWinogradToTheSameValues) {
+  if (!cpu::has_avx512()) GTEST_SKIP() << "Winograd is for AVX-512";
   const ConvolutionOptions options{.in_channels = 32,
                                    .out_channels = 48,
                                    .kernel_h = 3,

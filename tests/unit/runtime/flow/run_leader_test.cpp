@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "workers.h"
 
 namespace troupe {
@@ -74,6 +76,51 @@ TEST_F(RunLeaderTest, CommitsWhenVotesFromAllProcessesAreIn) {
   EXPECT_TRUE(orders_.empty());
   receive(2, Vote{other_voter, 0, 0});
   EXPECT_EQ(newest<Commit>().step, 0u);
+}
+
+class Writer final : public Actor {
+ public:
+  Input<int> in{this, "in"};
+  bool takes_snapshots() const override { return true; }
+  bool outlives_steps() const override { return true; }
+  ActionLabel act() override { return {}; }
+};
+
+TEST(RunLeaderOfAWriter, CommitsWhenTheWriterIsFreeIfNoSnapshotMayBeLate) {
+  Graph graph;
+  graph.connect(graph.add<Counter>("counter/0", 9u), &Counter::out, graph.add<Voter>("voter"),
+                &Voter::in);
+  graph.connect(graph.add<Counter>("counter/1", 9u), &Counter::out, graph.add<Writer>("writer"),
+                &Writer::in);
+  std::map<std::string, std::uint32_t> actors;
+  for (std::size_t i = 0; i < graph.actors().size(); ++i)
+    actors[graph.actors()[i].name] = static_cast<std::uint32_t>(i);
+  const std::uint32_t voter = actors["voter"], writer = actors["writer"];
+  RunOptions options;
+  options.steps = {.count = 9, .exact_snapshot_every = 1};
+  const Placement placement(graph, 0, 1);
+  std::vector<RunMessage> orders;
+  RunLeader leader(graph, placement, options, 0,
+                   [&](const RunMessage& order) { orders.push_back(order); });
+
+  leader.receive(0, Vote{voter, 0, 0}, now);
+  ASSERT_EQ(orders.size(), 1u);
+  EXPECT_TRUE(std::get<Commit>(orders.back()).snapshot);
+  leader.receive(0, Vote{voter, 0, 1}, now);
+  EXPECT_EQ(orders.size(), 1u) << "the writer has not said that it is done";
+  EXPECT_EQ(leader.overdue_votes(false), "");
+  EXPECT_THAT(leader.overdue_votes(false), StartsWith("step 1 waits until the checkpoint before"));
+  leader.receive(0, ActorStatus{.actor = writer, .accepts_snapshot = true}, now);
+  ASSERT_EQ(orders.size(), 2u);
+  EXPECT_EQ(std::get<Commit>(orders.back()).step, 1u);
+
+  leader.receive(0, Vote{voter, 0, 2}, now);
+  EXPECT_EQ(orders.size(), 2u);
+  leader.receive(0, ActorFailed{writer, 0, "disk"}, now);
+  for (const auto phase :
+       {ReplacementPhase::prepare, ReplacementPhase::rewire, ReplacementPhase::start})
+    leader.receive(0, PhaseDone{phase, 1}, now);
+  EXPECT_EQ(std::get<Commit>(orders.back()).step, 2u) << "its replacement is free";
 }
 
 TEST_F(RunLeaderTest, WarnsOnceAboutAnOverdueVote) {

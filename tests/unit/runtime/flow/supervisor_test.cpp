@@ -133,7 +133,7 @@ TEST(Supervisor, PutsASnapshotOffWhileTheWriterIsBusy) {
 
 TEST(Supervisor, CommitsWhenTheWriterIsFreeIfNoSnapshotMayBeLate) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(),
-                        {.count = 100, .snapshot_every = {2}, .waits_for_writers = true}, {});
+                        {.count = 100, .exact_snapshot_every = 2}, {});
   const auto step = [&](std::uint32_t n) {
     supervisor.vote(0, n);
     return supervisor.vote(1, n);
@@ -141,7 +141,9 @@ TEST(Supervisor, CommitsWhenTheWriterIsFreeIfNoSnapshotMayBeLate) {
   EXPECT_FALSE(step(0)->snapshot);
   EXPECT_TRUE(step(1)->snapshot);
   EXPECT_FALSE(step(2)->snapshot);  // not due: the busy writer delays nothing
+  EXPECT_FALSE(supervisor.waits_for_writer());
   EXPECT_FALSE(step(3));
+  EXPECT_TRUE(supervisor.waits_for_writer());
   EXPECT_FALSE(supervisor.commit_if_ready());
   supervisor.accept_snapshots(3, true);
   const auto commit = supervisor.commit_if_ready();
