@@ -162,7 +162,7 @@ TEST_F(Gpu, TrainsInOtherPrecisionsAndSaysSo) {
                     Not(HasSubstr("tensor cores"))));
   expect_evaluates_on_gpu("tf32");
   EXPECT_THAT(with_library("/missing.so", {"eval", "tf32"}).error,
-              AllOf(HasSubstr("conv_precision allows TF32, which cpu does not have"),
+              AllOf(HasSubstr("conv_precision allows TF32, which the device cpu does not have"),
                     HasSubstr("or compute on a GPU")));
 }
 
