@@ -289,8 +289,9 @@ TEST_F(Command, RefusesTf32OnTheCpu) {
                                 "conv_precision: tf32\n");
   const Outcome outcome = troupe_command({"train", path, "-o", (root_ / "out").string()});
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.error, AllOf(HasSubstr("conv_precision allows TF32, which the device cpu does not have"),
-                                   HasSubstr("compute on a GPU")));
+  EXPECT_THAT(outcome.error,
+              AllOf(HasSubstr("conv_precision allows TF32, which the device cpu does not have"),
+                    HasSubstr("compute on a GPU")));
   EXPECT_FALSE(fs::exists(root_ / "out"));
 }
 
