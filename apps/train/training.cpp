@@ -459,9 +459,10 @@ RunOptions run_options(const Options& options, const PipelineOptions& pipeline) 
         std::chrono::milliseconds(std::max(1LL, std::llround(minutes * 60'000)));
   if (by_epochs < timeline.steps) {
     const auto period = static_cast<std::uint32_t>(by_epochs);
-    run.steps.snapshot_every.push_back(period);
-    if (options.best_checkpoint_kept)
-      run.steps.exact_snapshot_every = period;  // evaluations follow
+    if (options.best_checkpoint_kept)  // by the evaluations that follow
+      run.steps.exact_snapshot_every = period;
+    else
+      run.steps.snapshot_every.push_back(period);
   }
   return run;
 }

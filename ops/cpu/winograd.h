@@ -16,8 +16,8 @@ namespace troupe::cpu {
 //   dg = G^T [sum over tiles of (A dy A^T) * (B^T d B)] G.
 //
 // The matrices follow from the points 0, 5/8, -5/8, 3/2, -3/2 and infinity at which the polynomials
-// of a row are multiplied; these points round about half as much as 0, 1, -1, 2, -2 (B. Barabasz et
-// al., "Error analysis and improving the accuracy of Winograd convolution", 2018).
+// of a row are multiplied. The choice of points decides the error (B. Barabasz et al., "Error
+// analysis and improving the accuracy of Winograd convolution", 2018).
 
 /// Some samples and some channels of the result of one direction. The gradient of the input is a
 /// convolution whose input is the output's gradient. All tensors are nchw16c and 64-byte aligned,

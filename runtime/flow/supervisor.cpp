@@ -37,8 +37,8 @@ std::optional<Commit> Supervisor::vote(std::size_t actor, std::uint32_t step,
 }
 
 std::optional<Commit> Supervisor::commit_if_ready(Clock::time_point now) {
-  if (ended() || !has_votes() || !missing_votes().empty()) return std::nullopt;
-  if (waits_for_writer()) return std::nullopt;
+  if (ended() || !has_votes() || !missing_votes().empty() || waits_for_writer())
+    return std::nullopt;
   return commit(now);
 }
 
