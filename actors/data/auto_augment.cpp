@@ -1,8 +1,6 @@
 #include "actors/data/auto_augment.h"
 
-#include <array>
 #include <cmath>
-#include <span>
 
 namespace troupe {
 namespace {
@@ -77,15 +75,9 @@ void change(const SizedImage& image, ImageOperation operation, double magnitude,
   change_image(image, operation, negative ? -magnitude : magnitude);
 }
 
-/// An operation of a policy, with the step of its magnitude from 0 to 9.
-struct Part {
-  ImageOperation operation;
-  float probability;
-  int step = 0;
-};
-using Policy = std::array<Part, 2>;
+using Pair = std::array<PolicyOperation, 2>;
 
-constexpr Policy of_imagenet[] = {
+constexpr Pair of_imagenet[] = {
     {{{posterize, 0.4f, 8}, {rotate, 0.6f, 9}}}, {{{solarize, 0.6f, 5}, {auto_contrast, 0.6f}}},
     {{{equalize, 0.8f}, {equalize, 0.6f}}},      {{{posterize, 0.6f, 7}, {posterize, 0.6f, 6}}},
     {{{equalize, 0.4f}, {solarize, 0.2f, 4}}},   {{{equalize, 0.4f}, {rotate, 0.8f, 8}}},
@@ -100,31 +92,31 @@ constexpr Policy of_imagenet[] = {
     {{{invert, 0.6f}, {equalize, 1.0f}}},        {{{color, 0.6f, 4}, {contrast, 1.0f, 8}}},
     {{{equalize, 0.8f}, {equalize, 0.6f}}}};
 
-constexpr Policy of_cifar10[] = {{{{invert, 0.1f}, {contrast, 0.2f, 6}}},
-                                 {{{rotate, 0.7f, 2}, {translate_x, 0.3f, 9}}},
-                                 {{{sharpness, 0.8f, 1}, {sharpness, 0.9f, 3}}},
-                                 {{{shear_y, 0.5f, 8}, {translate_y, 0.7f, 9}}},
-                                 {{{auto_contrast, 0.5f}, {equalize, 0.9f}}},
-                                 {{{shear_y, 0.2f, 7}, {posterize, 0.3f, 7}}},
-                                 {{{color, 0.4f, 3}, {brightness, 0.6f, 7}}},
-                                 {{{sharpness, 0.3f, 9}, {brightness, 0.7f, 9}}},
-                                 {{{equalize, 0.6f}, {equalize, 0.5f}}},
-                                 {{{contrast, 0.6f, 7}, {sharpness, 0.6f, 5}}},
-                                 {{{color, 0.7f, 7}, {translate_x, 0.5f, 8}}},
-                                 {{{equalize, 0.3f}, {auto_contrast, 0.4f}}},
-                                 {{{translate_y, 0.4f, 3}, {sharpness, 0.2f, 6}}},
-                                 {{{brightness, 0.9f, 6}, {color, 0.2f, 8}}},
-                                 {{{solarize, 0.5f, 2}, {invert, 0.0f}}},
-                                 {{{equalize, 0.2f}, {auto_contrast, 0.6f}}},
-                                 {{{equalize, 0.2f}, {equalize, 0.6f}}},
-                                 {{{color, 0.9f, 9}, {equalize, 0.6f}}},
-                                 {{{auto_contrast, 0.8f}, {solarize, 0.2f, 8}}},
-                                 {{{brightness, 0.1f, 3}, {color, 0.7f, 0}}},
-                                 {{{solarize, 0.4f, 5}, {auto_contrast, 0.9f}}},
-                                 {{{translate_y, 0.9f, 9}, {translate_y, 0.7f, 9}}},
-                                 {{{auto_contrast, 0.9f}, {solarize, 0.8f, 3}}},
-                                 {{{equalize, 0.8f}, {invert, 0.1f}}},
-                                 {{{translate_y, 0.7f, 9}, {auto_contrast, 0.9f}}}};
+constexpr Pair of_cifar10[] = {{{{invert, 0.1f}, {contrast, 0.2f, 6}}},
+                               {{{rotate, 0.7f, 2}, {translate_x, 0.3f, 9}}},
+                               {{{sharpness, 0.8f, 1}, {sharpness, 0.9f, 3}}},
+                               {{{shear_y, 0.5f, 8}, {translate_y, 0.7f, 9}}},
+                               {{{auto_contrast, 0.5f}, {equalize, 0.9f}}},
+                               {{{shear_y, 0.2f, 7}, {posterize, 0.3f, 7}}},
+                               {{{color, 0.4f, 3}, {brightness, 0.6f, 7}}},
+                               {{{sharpness, 0.3f, 9}, {brightness, 0.7f, 9}}},
+                               {{{equalize, 0.6f}, {equalize, 0.5f}}},
+                               {{{contrast, 0.6f, 7}, {sharpness, 0.6f, 5}}},
+                               {{{color, 0.7f, 7}, {translate_x, 0.5f, 8}}},
+                               {{{equalize, 0.3f}, {auto_contrast, 0.4f}}},
+                               {{{translate_y, 0.4f, 3}, {sharpness, 0.2f, 6}}},
+                               {{{brightness, 0.9f, 6}, {color, 0.2f, 8}}},
+                               {{{solarize, 0.5f, 2}, {invert, 0.0f}}},
+                               {{{equalize, 0.2f}, {auto_contrast, 0.6f}}},
+                               {{{equalize, 0.2f}, {equalize, 0.6f}}},
+                               {{{color, 0.9f, 9}, {equalize, 0.6f}}},
+                               {{{auto_contrast, 0.8f}, {solarize, 0.2f, 8}}},
+                               {{{brightness, 0.1f, 3}, {color, 0.7f, 0}}},
+                               {{{solarize, 0.4f, 5}, {auto_contrast, 0.9f}}},
+                               {{{translate_y, 0.9f, 9}, {translate_y, 0.7f, 9}}},
+                               {{{auto_contrast, 0.9f}, {solarize, 0.8f, 3}}},
+                               {{{equalize, 0.8f}, {invert, 0.1f}}},
+                               {{{translate_y, 0.7f, 9}, {auto_contrast, 0.9f}}}};
 
 }  // namespace
 
@@ -144,11 +136,14 @@ void rand_augment(const SizedImage& image, const RandomKey& key) {
   }
 }
 
+std::span<const std::array<PolicyOperation, 2>> pairs_of(AutoAugmentPolicy policy) {
+  return policy == AutoAugmentPolicy::imagenet ? std::span(of_imagenet) : std::span(of_cifar10);
+}
+
 void auto_augment(const SizedImage& image, AutoAugmentPolicy policy, const RandomKey& key) {
-  const std::span<const Policy> all =
-      policy == AutoAugmentPolicy::imagenet ? std::span(of_imagenet) : std::span(of_cifar10);
+  const auto all = pairs_of(policy);
   const auto drawn = key.block(0), signs = key.block(1);
-  const Policy& chosen = all[pick(drawn[0], all.size())];
+  const Pair& chosen = all[pick(drawn[0], all.size())];
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const auto& [operation, probability, step] = chosen[i];
     if (uniform_float(drawn[1 + i]) < probability)

@@ -8,6 +8,7 @@ images/ has a small file of each kind. The tensors are what Pillow and torchvisi
     jitter/OP,FACTOR       [3, 16, 16]: adjust_OP (of the hue: by a turn) of part/7,9,16,16/photo.png as a uint8 tensor
     operation/OP,MAGNITUDE [3, 13, 16]: that operation of AutoAugment and its like on its first 13 rows
     equalized              [3, 26, 37]: photo.png, equalized
+    policy/NAME            [25, 2, 3]: an AutoAugment's operations (a place in `operations`), probabilities and magnitudes
     possible/TRANSFORM     [N]: hashes of all that an automatic augmentation may make of the photo's [3, 16, 20] at (3, 2)
 
 Run it again only to change them.
@@ -146,6 +147,8 @@ def applied(image, space, name, numbers):
             yield _apply_op(image, name, sign * magnitude, InterpolationMode.NEAREST, None)
 
 
+operations = ["Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color", "Contrast",
+              "Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize", "Invert"]
 small = whole[:, 2:18, 3:23].contiguous()
 trivial, rand = TrivialAugmentWide(), RandAugment()
 wide, moderate = trivial._augmentation_space(31), rand._augmentation_space(31, (16, 20))
@@ -165,6 +168,9 @@ for policy in [AutoAugmentPolicy.IMAGENET, AutoAugmentPolicy.CIFAR10]:
             images = kept + (after if probability > 0 else [])
         found += images
     possible[f"auto_augment_{policy.value}"] = found
+    tensors[f"policy/{policy.value}"] = numpy.array(
+        [[[operations.index(name), probability, number or 0] for name, probability, number in pair]
+         for pair in auto.policies])
 for name, images in possible.items():
     hashes = sorted({hashed(image) for image in images})
     tensors[f"possible/{name}"] = numpy.array(hashes, dtype="uint64").view("int64")

@@ -203,6 +203,27 @@ TEST(Profile, TellsNoLessThanAStageHoldsBetweenTheHalves) {
   }
 }
 
+TEST(Memory, CountsTheWorkingMemoryOfKernels) {
+  const TrainingRun run = small(ScheduleKind::gpipe);
+  PipelineOptions pipeline = pipeline_of(run);
+  pipeline.block_costs =
+      measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 1);
+  (void)backend(Device::cpu()).take_scratch_peak(0);
+  Network model(model_of(pipeline), 0, pipeline.block_costs.size(), DType::f32, {});
+  model.use(initial_state(model.spec(), DType::f32, 0));
+  const auto pass = model.forward(Tensor::zeros({4, 1, 28, 28}), {}, false);
+  const Tensor y = pass->result();
+  (void)model.backward(*pass, Tensor::zeros(y.shape(), DType::f32, y.layout()));
+  const std::size_t borrowed = backend(Device::cpu()).take_scratch_peak(0);
+  ASSERT_GT(borrowed, 0u);
+  const auto scratch = [](const PipelineOptions& options) {
+    const MemoryBound bound = memory_bound(options, build_pipeline(options), 0);
+    const auto part = std::ranges::find(bound.parts, "kernels' scratch", &MemoryBound::Part::what);
+    return part == bound.parts.end() ? 0 : part->bytes;
+  };
+  EXPECT_GE(scratch(pipeline), borrowed);
+}
+
 TEST(Memory, CountsDeferredWeightGradientsAndTheOneAtWork) {
   const auto stage = [](ScheduleKind kind) {
     TrainingRun run = small(kind);

@@ -106,6 +106,22 @@ ConvolutionOptions grouped(ConvolutionOptions options, std::int64_t groups,
   return options;
 }
 
+ConvolutionOptions padded(ConvolutionOptions options, std::int64_t h, std::int64_t w) {
+  options.padding_h = h;
+  options.padding_w = w;
+  return options;
+}
+ConvolutionOptions strided(ConvolutionOptions options, std::int64_t h, std::int64_t w) {
+  options.stride_h = h;
+  options.stride_w = w;
+  return options;
+}
+ConvolutionOptions dilated(ConvolutionOptions options, std::int64_t h, std::int64_t w) {
+  options.dilation_h = h;
+  options.dilation_w = w;
+  return options;
+}
+
 std::vector<Problem> problems() {
   return {
       {grouped(square(16, 16, 3, 1, 1), 16), {3, 16, 9, 8}},
@@ -254,7 +270,14 @@ TEST(Convolution, AgreesWithTheFormulaByWinograd) {
                           Problem{square(80, 48, 3, 1, 1), {3, 80, 28, 28}},  // two groups of tiles
                           Problem{square(32, 128, 3, 1, 1), {65, 32, 7, 7}},  // shared tiles of two
                           Problem{square(128, 32, 3, 1, 1), {65, 128, 7, 7}},  // unequal parts
-                          Problem{square(16, 16, 3, 1, 3), {2, 16, 4, 4}},     // stays direct
+                          Problem{padded(square(48, 80, 3, 1, 1), 1, 0), {2, 48, 9, 14}},
+                          Problem{padded(square(96, 160, 3, 1, 1), 0, 2), {3, 96, 7, 12}},
+                          Problem{padded(square(64, 32, 3, 1, 1), 2, 1), {2, 64, 2, 12}},
+                          Problem{square(16, 16, 3, 1, 3), {2, 16, 4, 4}},  // stays direct
+                          Problem{strided(square(32, 32, 3, 1, 1), 1, 2), {2, 32, 8, 9}},  // direct
+                          Problem{strided(square(32, 32, 3, 1, 1), 2, 1), {2, 32, 8, 9}},  // direct
+                          Problem{dilated(square(32, 32, 3, 1, 1), 1, 2), {2, 32, 8, 9}},  // direct
+                          Problem{dilated(square(32, 32, 3, 1, 1), 2, 1), {2, 32, 8, 9}},  // direct
                           Problem{square(16, 32, 5, 1, 2), {2, 16, 7, 7}},     // stays direct
                           Problem{square(20, 16, 3, 1, 1), {2, 20, 6, 6}}}) {  // stays direct
     problem.options.algorithm = ConvolutionAlgorithm::winograd;
@@ -423,6 +446,7 @@ TEST(ConvolutionRule, KnowsWhereWinogradWinsOnEachMakersProcessors) {
   EXPECT_FALSE(winograd(16, 16, {64, 16, 28, 28}, intel));
   EXPECT_TRUE(winograd(64, 64, {8, 64, 14, 14}, intel));
   EXPECT_TRUE(winograd(64, 64, {8, 64, 7, 7}, amd));
+  EXPECT_FALSE(winograd(64, 64, {7, 64, 7, 7}, amd));  // few tiles
   EXPECT_FALSE(winograd(64, 64, {8, 64, 7, 7}, intel));
   EXPECT_TRUE(winograd(64, 64, {64, 64, 7, 7}, intel));
   EXPECT_TRUE(winograd(32, 32, {8, 32, 28, 28}, intel));

@@ -418,6 +418,47 @@ TEST(F64Relu, PassesGradientsOfUndefinedNumbers) {
   }
 }
 
+/// A table's batch norm, forward and backward.
+struct NormKernels {
+  decltype(KernelTable::batch_norm) forward;
+  decltype(KernelTable::batch_norm_backward) backward;
+};
+
+// With fixed moments, so that x itself does not reach the bias's gradient.
+TEST(Norms, PassGradientsOfUndefinedNumbersThroughTheirRelu) {
+  const Tensor weight = random({3}, 1), bias = random({3}, 2), grad = random({2, 3, 5, 7}, 3);
+  const Tensor residual = random(grad.shape(), 4);
+  const ChannelMoments moments = reference::channel_moments({}, random(grad.shape(), 5));
+  Tensor x = random(grad.shape(), 5), changed = random(grad.shape(), 3);
+  x.data<double>()[0] = NAN;
+  changed.data<double>()[0] += 1;
+  const NormKernels plain{reference::batch_norm, reference::batch_norm_backward};
+  const auto of_table = [](DType dtype) {
+    return NormKernels{kernels({}, dtype).batch_norm, kernels({}, dtype).batch_norm_backward};
+  };
+  for (const auto& [norm, dtype] : {std::pair{plain, DType::f64},
+                                    {of_table(DType::f64), DType::f64},
+                                    {of_table(DType::f32), DType::f32}})
+    for (const NormEpilogue& epilogue :
+         {NormEpilogue{.relu = true}, NormEpilogue{.relu = true, .dropout = 0.01},
+          NormEpilogue{.relu = true, .residual = cast(residual, dtype), .residual_first = true}}) {
+      const auto gradients = [&, norm = norm, dtype = dtype](const Tensor& y_grad) {
+        const auto in = [&](const Tensor& tensor) { return cast(tensor, dtype); };
+        const ChannelMoments m{in(moments.mean), in(moments.variance)};
+        const Tensor z = norm.forward({}, in(x), in(weight), in(bias), m, 1e-5, epilogue);
+        EXPECT_TRUE(std::isnan(cast(z, DType::f64).data<double>()[0]));
+        return norm.backward({}, in(y_grad), in(x), z, in(weight), in(bias), m, 1e-5, epilogue,
+                             false);
+      };
+      const NormGradients before = gradients(grad), after = gradients(changed);
+      const auto first = [](const Tensor& t) { return cast(t, DType::f64).data<double>()[0]; };
+      EXPECT_NEAR(first(after.bias) - first(before.bias), 1 / (1 - epilogue.dropout), 1e-5);
+      if (epilogue.relu_of_sum()) {
+        EXPECT_NEAR(first(after.residual), first(changed), 1e-6);
+      }
+    }
+}
+
 /// Attention of one query and `keys` keys, of several tokens, with such a mask [1, keys].
 void expect_nan(DType dtype, std::int64_t tokens, const Tensor& mask) {
   const std::int64_t keys = mask.shape()[1];

@@ -130,6 +130,23 @@ void expect_the_results_of_torchvision(const std::string& name, const Augment& a
   EXPECT_GT(possible.size(), 50u);
 }
 
+TEST(AutoAugment, HasThePoliciesOfTorchvision) {
+  for (const auto& [name, policy] : {std::pair{"imagenet", AutoAugmentPolicy::imagenet},
+                                     {"cifar10", AutoAugmentPolicy::cifar10}}) {
+    const Tensor expected = test::expected_images().read(fmt::format("policy/{}", name));
+    const auto pairs = pairs_of(policy);
+    ASSERT_EQ(expected.shape(), (Shape{std::ssize(pairs), 2, 3}));
+    const double* value = expected.data<double>();
+    for (std::size_t pair = 0; pair < pairs.size(); ++pair)
+      for (const PolicyOperation& one : pairs[pair]) {
+        SCOPED_TRACE(fmt::format("pair {} of {}", pair, name));
+        EXPECT_EQ(static_cast<double>(one.operation), *value++);
+        EXPECT_EQ(one.probability, static_cast<float>(*value++));
+        EXPECT_EQ(one.step, *value++);
+      }
+  }
+}
+
 TEST(AutoAugment, GivesWhatTorchvisionMayGive) {
   expect_the_results_of_torchvision("trivial_augment", trivial_augment);
   expect_the_results_of_torchvision("rand_augment", rand_augment);

@@ -121,6 +121,12 @@ TEST(RunLeaderOfAWriter, CommitsWhenTheWriterIsFreeIfNoSnapshotMayBeLate) {
        {ReplacementPhase::prepare, ReplacementPhase::rewire, ReplacementPhase::start})
     leader.receive(0, PhaseDone{phase, 1}, now);
   EXPECT_EQ(std::get<Commit>(orders.back()).step, 2u) << "its replacement is free";
+
+  leader.receive(0, Vote{voter, 0, 3}, now);
+  leader.receive(0, RunFailed{Error(ErrorCode::io, "disk", "free some space")}, now);
+  const std::size_t before = orders.size();
+  leader.receive(0, ActorStatus{.actor = writer, .accepts_snapshot = true}, now);
+  EXPECT_EQ(orders.size(), before) << "the run ends";
 }
 
 TEST_F(RunLeaderTest, WarnsOnceAboutAnOverdueVote) {
