@@ -9,7 +9,7 @@
 #include <numeric>
 #include <set>
 
-#include "actors/data/sampler.h"
+#include "actors/data/hold_out.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -228,31 +228,16 @@ class ArrayDataset final : public SampleReader {
   TargetNames target_names_;
 };
 
-/// Divides the rows of one part; each split keeps their order.
+/// Divides the rows of one part.
 std::pair<Rows, Rows> held_out(const ArrayPart& part, double fraction,
                                const DatasetOptions& options) {
   const std::int64_t samples = part.shape()[0];
-  const auto test =
-      static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(samples)));
-  if (fraction > 0 && (test == 0 || test == samples))
-    throw Error(ErrorCode::bad_options,
-                fmt::format("`Dataset::test_fraction` is {}, which holds out {} of {} samples",
-                            fraction, test, samples),
-                "give a fraction that leaves samples for training and for testing");
-  if (test == 0) return {{part, options.taken(Split::train, samples)}, {part, 0}};
-  if (samples > std::numeric_limits<std::uint32_t>::max())
-    refuse(part.samples_name, fmt::format("has {} samples, too many to divide", samples),
-           "store the test samples in a file of their own");
-  // An order of its own: an epoch's number is never this.
-  std::vector<std::uint32_t> order = epoch_order({.seed = options.seed, .samples = samples},
-                                                 std::numeric_limits<std::uint32_t>::max());
-  const auto split = [&](std::int64_t from, std::int64_t to, Split which) {
-    Rows rows{part, 0, {order.begin() + from, order.begin() + to}};
-    std::ranges::sort(rows.rows);
-    rows.count = options.taken(which, to - from);
-    return rows;
+  if (fraction == 0) return {{part, options.taken(Split::train, samples)}, {part, 0}};
+  HeldOut divided = hold_out(fraction, samples, options.seed);
+  const auto rows = [&](std::vector<std::uint32_t> of_split, Split split) {
+    return Rows{part, options.taken(split, std::ssize(of_split)), std::move(of_split)};
   };
-  return {split(test, samples, Split::train), split(0, test, Split::test)};
+  return {rows(std::move(divided.train), Split::train), rows(std::move(divided.test), Split::test)};
 }
 
 }  // namespace
@@ -280,11 +265,7 @@ std::shared_ptr<const SampleReader> array_dataset(std::string_view name, ArrayPa
     return std::make_shared<ArrayDataset>(name, spec, std::move(train_rows), std::move(test_rows),
                                           std::move(names));
   }
-  if (test_fraction > 0)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("`Dataset::test_fraction` is {}, but there are test samples in {}",
-                            test_fraction, test->samples_name),
-                "set `Dataset::test_fraction` to 0, or remove the test samples");
+  check_no_test_samples(test_fraction, test->samples_name);
   *test = prepared(std::move(*test));
   count_classes(*test, spec);
   const std::int64_t count = options.taken(Split::train, train.shape()[0]);

@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 
+#include "actors/data/hold_out.h"
 #include "runtime/error.h"
 #include "runtime/overloaded.h"
 #include "runtime/text.h"
@@ -137,10 +138,7 @@ OptionFields array_options(fs::path& path, const char* path_help, ArrayNames& na
             {.setting = "Dataset::test_samples"}),
       field("data.test_targets", names.test_targets, "array of the test targets, y_test by default",
             {.setting = "Dataset::test_targets"}),
-      field("data.test_fraction", names.test_fraction,
-            "share of the training samples held out for testing (drawn by the seed); only "
-            "without test files",
-            {.at_least = 0, .below = 1, .setting = "Dataset::test_fraction"})};
+      test_fraction_option(names.test_fraction)};
 }
 
 void check_array_path(std::string_view name, const fs::path& path) {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "actors/data/array_dataset.h"
+#include "actors/data/hold_out.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
 #include "runtime/text.h"
@@ -304,10 +305,7 @@ OptionFields CsvTable::options() {
           "texts, else numbers. For regression on whole numbers, write numbers. Classes that "
           "are texts are numbered in sorted order",
           {.setting = "Dataset::targets"}),
-      field("data.test_fraction", test_fraction,
-            "share of the training samples held out for testing (drawn by the seed); only "
-            "without test files",
-            {.at_least = 0, .below = 1, .setting = "Dataset::test_fraction"})};
+      test_fraction_option(test_fraction)};
 }
 
 std::shared_ptr<const SampleReader> CsvTable::open(const DatasetOptions& options) const {

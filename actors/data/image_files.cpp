@@ -95,6 +95,14 @@ std::int64_t ImageFiles::class_of(std::int64_t file) const {
   return std::ranges::upper_bound(first_file, file) - first_file.begin() - 1;
 }
 
+ImageFiles chosen_files(const ImageFiles& all, const std::vector<std::uint32_t>& numbers) {
+  ImageFiles chosen{.folder = all.folder, .classes = all.classes};
+  for (const std::int64_t first : all.first_file)
+    chosen.first_file.push_back(std::ranges::lower_bound(numbers, first) - numbers.begin());
+  for (const std::uint32_t number : numbers) chosen.files.push_back(all.files[number]);
+  return chosen;
+}
+
 ImageFiles list_image_files(const fs::path& folder) {
   ImageFiles list{.folder = folder, .classes = class_names(folder)};
   if (list.classes.empty())

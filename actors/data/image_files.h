@@ -18,6 +18,9 @@ struct ImageFiles {
   std::int64_t class_of(std::int64_t file) const;
 };
 
+/// The files of these numbers, in ascending order. Classes without a file remain.
+ImageFiles chosen_files(const ImageFiles& all, const std::vector<std::uint32_t>& numbers);
+
 /// Lists them. Throws Error: io for a folder that is missing or unreadable, bad_file for one
 /// without classes, for a class without images and for an image of a format other than JPEG and
 /// PNG.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "actors/data/hold_out.h"
 #include "actors/data/image_files.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
@@ -102,14 +103,13 @@ class ImageFolderReader final : public SampleReader {
 
 constexpr const char* layout_remedy =
     "set `Dataset::path` to a folder with train/CLASS/… and val/CLASS/… (or test/CLASS/…), where "
-    "CLASS stands for the folders of the classes";
+    "CLASS stands for the folders of the classes, or to one with CLASS/… alone";
 
-/// The folder of a split; the first of the names that exists.
-fs::path split_folder(const fs::path& path, const std::vector<std::string>& names) {
+/// The first of the folders that exists; empty: none.
+fs::path existing(const fs::path& path, const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (std::error_code ignored; fs::is_directory(path / name, ignored)) return path / name;
-  throw Error(ErrorCode::io, fmt::format("{} does not exist", (path / names.front()).string()),
-              layout_remedy);
+  return {};
 }
 
 /// The first class that only one split has.
@@ -130,13 +130,15 @@ void check_same_classes(const ImageFiles& train, const ImageFiles& test) {
 
 OptionFields ImageFolder::options() {
   return {field("data.path", path,
-                "folder with train/CLASS/ and val/CLASS/ or test/CLASS/ of JPEG and PNG files",
+                "folder with train/CLASS/ and val/CLASS/ or test/CLASS/ of JPEG and PNG files, or "
+                "with CLASS/ alone",
                 {.setting = "Dataset::path"}),
           field("data.resize", resize,
                 "length in pixels of an image's shorter side before the central part is taken",
                 {.at_least = 1, .at_most = 65500}),
           field("data.image_size", image_size, "width and height of a sample",
-                {.at_least = 1, .at_most = 65500})};
+                {.at_least = 1, .at_most = 65500}),
+          test_fraction_option(test_fraction)};
 }
 
 std::shared_ptr<const SampleReader> ImageFolder::open(const DatasetOptions& options) const {
@@ -146,9 +148,27 @@ std::shared_ptr<const SampleReader> ImageFolder::open(const DatasetOptions& opti
                 "raise `resize`, or lower `image_size`");
   if (path.empty())
     throw Error(ErrorCode::io, "image_folder has no `Dataset::path`", layout_remedy);
-  ImageFiles train = list_image_files(split_folder(path, {"train"}));
-  ImageFiles test = list_image_files(split_folder(path, {"val", "test"}));
-  check_same_classes(train, test);
+  const fs::path test_folder = existing(path, {"val", "test"});
+  fs::path train_folder = existing(path, {"train"});
+  if (std::error_code ignored;
+      train_folder.empty() && test_folder.empty() && fs::is_directory(path, ignored))
+    train_folder = path;
+  if (train_folder.empty())
+    throw Error(
+        ErrorCode::io,
+        fmt::format("{} does not exist", (test_folder.empty() ? path : path / "train").string()),
+        layout_remedy);
+  ImageFiles train = list_image_files(train_folder);
+  ImageFiles test;
+  if (!test_folder.empty()) {
+    check_no_test_samples(test_fraction, test_folder.string());
+    test = list_image_files(test_folder);
+    check_same_classes(train, test);
+  } else if (test_fraction > 0) {
+    const HeldOut divided = hold_out(test_fraction, std::ssize(train.files), options.seed);
+    test = chosen_files(train, divided.test);
+    train = chosen_files(train, divided.train);
+  }
   return std::make_shared<ImageFolderReader>(*this, options, std::move(train), std::move(test));
 }
 

@@ -6,8 +6,9 @@
 namespace troupe {
 
 /// JPEG and PNG files of any size, one folder for each class: `path`/train/CLASS/… for training,
-/// `path`/val/CLASS/… or else `path`/test/CLASS/… for testing. Samples are RGB, [3, image_size,
-/// image_size].
+/// `path`/val/CLASS/… or else `path`/test/CLASS/… for testing. Where neither of the last two is
+/// there, there is no test set but `test_fraction`; where all three are missing, the classes are
+/// those of `path`/CLASS/…. Samples are RGB, [3, image_size, image_size].
 ///
 /// Both splits are read as by torchvision's ImageFolder: classes are numbered in the order of their
 /// names, and samples are in the order of the classes, folders and file names. Files with other
@@ -24,6 +25,7 @@ struct ImageFolder {
   std::filesystem::path path = {};
   std::int64_t resize = 256;      ///< pixels of an image's shorter side; at least image_size
   std::int64_t image_size = 224;  ///< pixels of a sample's sides
+  double test_fraction = 0;       ///< share of the training images that is held out for testing
 
   OptionFields options();
   std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const;

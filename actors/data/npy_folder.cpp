@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "actors/data/array_dataset.h"
+#include "actors/data/hold_out.h"
 #include "runtime/error.h"
 #include "runtime/file/npy.h"
 
@@ -35,10 +36,7 @@ OptionFields NpyFolder::options() {
                 {.setting = "Dataset::test_samples"}),
           field("data.test_targets", test_targets, "file of the test targets",
                 {.setting = "Dataset::test_targets"}),
-          field("data.test_fraction", test_fraction,
-                "share of the training samples held out for testing (drawn by the seed); only "
-                "without test files",
-                {.at_least = 0, .below = 1, .setting = "Dataset::test_fraction"})};
+          test_fraction_option(test_fraction)};
 }
 
 std::shared_ptr<const SampleReader> NpyFolder::open(const DatasetOptions& options) const {

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+#include <set>
+
 #include "actors/data/batch_maker.h"
 #include "actors/data/image_files.h"
 #include "tests/unit/runtime/image/golden_images.h"
@@ -104,7 +108,48 @@ TEST_F(ImageFolderTest, TakesTheFolderTestWhereThereIsNoVal) {
   fs::rename(folder_ / "val", folder_ / "test");
   EXPECT_EQ(open().count(Split::test), 5);
   fs::rename(folder_ / "test", folder_ / "other");
-  expect_refused(ErrorCode::io, {"val does not exist"});
+  EXPECT_EQ(open().count(Split::test), 0);
+  fs::rename(folder_ / "train", folder_ / "val");
+  expect_refused(ErrorCode::io, {"train does not exist", "or to one with CLASS/… alone"});
+}
+
+/// The classes of all samples of a split.
+std::vector<std::int64_t> classes_of(const Dataset& data, Split split) {
+  std::vector<std::uint32_t> all(static_cast<std::size_t>(data.count(split)));
+  std::iota(all.begin(), all.end(), 0u);
+  const Batch batch = BatchMaker(data, split, {}).make({.samples = all});
+  const auto classes = batch.targets.elements<std::int64_t>();
+  return {classes.begin(), classes.end()};
+}
+
+// Of a folder train without val, and of a folder of classes alone; 5 images of the classes 0 1 1
+// 2 2.
+TEST_F(ImageFolderTest, HoldsOutAShareOfFoldersWithoutTestImages) {
+  ImageFolder definition{
+      .path = folder_.path(), .resize = 20, .image_size = 16, .test_fraction = 0.4};
+  test::expect_error(ErrorCode::bad_options, {"`Dataset::test_fraction` is 0.4", "val"},
+                     [&] { open_dataset(definition); });
+  fs::remove_all(folder_ / "val");
+  for (const char* below : {"", "train"}) {
+    definition.path = folder_.path() / below;
+    std::set<std::vector<std::int64_t>> held_out;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      const Dataset data = open_dataset(definition, {.seed = seed});
+      std::vector<std::int64_t> all = classes_of(data, Split::train);
+      const std::vector<std::int64_t> test = classes_of(data, Split::test);
+      EXPECT_EQ(all.size(), 3u);
+      EXPECT_EQ(data.samples().classes, 3);
+      held_out.insert(test);
+      all.insert(all.end(), test.begin(), test.end());
+      std::ranges::sort(all);
+      EXPECT_EQ(all, (std::vector<std::int64_t>{0, 1, 1, 2, 2}));
+      EXPECT_EQ(classes_of(open_dataset(definition, {.seed = seed}), Split::test), test);
+    }
+    EXPECT_GT(held_out.size(), 2u) << "by the seed";
+  }
+  definition.test_fraction = 0.05;
+  test::expect_error(ErrorCode::bad_options, {"0.05", "holds out 0 of 5 samples"},
+                     [&] { open_dataset(definition); });
 }
 
 TEST_F(ImageFolderTest, TakesFewerSamplesFromAllClasses) {
@@ -134,7 +179,7 @@ TEST_F(ImageFolderTest, RefusesEmptyClassesAndOtherFormats) {
 TEST_F(ImageFolderTest, RefusesFoldersThatAreMissingOrHaveNoClasses) {
   test::expect_error(ErrorCode::io, {"image_folder has no `Dataset::path`"},
                      [] { open_dataset(ImageFolder{}); });
-  test::expect_error(ErrorCode::io, {"nowhere/train"},
+  test::expect_error(ErrorCode::io, {"/nowhere does not exist"},
                      [] { open_dataset(ImageFolder{.path = "/nowhere"}); });
   test::expect_error(ErrorCode::bad_file, {"no folder of a class"},
                      [&] { list_image_files(folder_ / "train/b"); });
