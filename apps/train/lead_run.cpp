@@ -51,12 +51,12 @@ void print_heading(const Options& options, const PipelineOptions& pipeline,
 void print_nothing_left(const StartingPoint& start, const Timeline& timeline,
                         const std::string& stopped_early, const EarlyStopping& stopping) {
   if (!stopped_early.empty())
-    return print_out("nothing left to train: {}: {} Raise {} to continue.\n",
+    return print_out("nothing left to train: {}: {} To continue, raise {}\n",
                      start.checkpoint.string(), stopped_early,
                      stopping.target_accuracy > 0 ? "train.target_accuracy" : "train.patience");
   print_out(
-      "nothing left to train: {} is {} of a run of {}. Raise train.epochs or train.steps to "
-      "continue.\n",
+      "nothing left to train: {} is {} of a run of {}; to continue, raise train.epochs or "
+      "train.steps\n",
       start.checkpoint.string(),
       start.steps > timeline.steps ? fmt::format("step {}, past the end", start.steps)
                                    : "the last step",
@@ -117,20 +117,13 @@ std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFo
                               log.evaluations());
 }
 
-/// Returns the evaluation with the checkpoint that it prints.
-std::optional<Evaluation> print_best(const Options& options, const OutputFolder& folder,
-                                     RunLog& log) {
+/// Warns if the best evaluation has no checkpoint.
+void print_best(const Options& options, const OutputFolder& folder, RunLog& log) {
+  if (!options.best_checkpoint_kept) return;
   const auto kept = best_checkpoint(options, folder, log);
   if (kept)
     print_out("best checkpoint in {}: {}\n",
               (folder.checkpoints() / checkpoint_name(kept->step)).string(), scores_text(*kept));
-  return kept;
-}
-
-/// The same at the end of a run that is done.
-void print_best_of_all(const Options& options, const OutputFolder& folder, RunLog& log) {
-  if (!options.best_checkpoint_kept) return;
-  const auto kept = print_best(options, folder, log);
   const std::vector<Evaluation> all = log.evaluations();
   const std::size_t best = best_of(options.pipeline.stopping.monitor, 0, all);
   if (!all.empty() && (!kept || kept->step != all[best].step))
@@ -206,7 +199,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   print_out("{}\n", complete);
   print_out("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
   remove_former_best(options, folder, log, report.steps);
-  print_best_of_all(options, folder, log);
+  print_best(options, folder, log);
   if (const auto evaluation = log.last_evaluation())
     print_out("{}{}\n", options.best_checkpoint_kept ? "last checkpoint: " : "",
               result_line(*evaluation));
@@ -226,7 +219,7 @@ int evaluate_only(TrainCommand command, PipelineOptions& pipeline, const OutputF
   log.finish();
   log.record("ended: done, only the evaluation remained");
   print_out("{}\n", completion_lines(log.totals(), log.last_evaluation()));
-  print_best_of_all(command.options, folder, log);
+  print_best(command.options, folder, log);
   if (const auto counted = log.last_evaluation()) print_out("{}\n", result_line(*counted));
   return exit_done;
 }

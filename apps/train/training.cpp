@@ -356,12 +356,10 @@ std::string_view throughput_unit(const SampleSpec& samples) {
 
 namespace {
 
-/// "4 features", "1×28×28"; "32×8" for a sequence, which data sets give a channel axis of 1.
-std::string sample_text(const SampleSpec& samples) {
-  const Shape& shape = samples.shape;
+/// "4 features", "1×28×28"
+std::string sample_text(const Shape& shape) {
   if (shape.rank() == 1) return counted(shape[0], "feature");
-  const bool is_sequence = shape.rank() == 3 && shape[0] == 1 && samples.dtype != DType::u8;
-  return fmt::format("{}", fmt::join(shape.dims().subspan(is_sequence ? 1 : 0), "×"));
+  return fmt::format("{}", fmt::join(shape.dims(), "×"));
 }
 
 }  // namespace
@@ -386,7 +384,7 @@ std::string data_heading(const Dataset& data) {
   else if (!classes)
     targets = "targets of " + kinds;
   return fmt::format("{}: {} training and {} test samples, {}, {}", data.name(),
-                     data.count(Split::train), data.count(Split::test), sample_text(samples),
+                     data.count(Split::train), data.count(Split::test), sample_text(samples.shape),
                      targets);
 }
 

@@ -184,7 +184,9 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
     sentences.push_back(fmt::format("train.lr is {}; {} usually takes about {}", pipeline.rate.lr,
                                     options.optimizer.name, usual));
   const std::uint32_t steps = timeline_of(pipeline).steps;
-  if (const double kept = std::pow(options.ema_decay, steps); options.ema_decay > 0 && kept > 0.1)
+  // The average begins with the weights of the first step.
+  if (const double kept = std::pow(options.ema_decay, std::max(steps, 1u) - 1);
+      options.ema_decay > 0 && kept > 0.1)
     sentences.push_back(fmt::format(
         "with train.ema_decay {}, the average after {} has {:.0f} % of the first weights",
         options.ema_decay, counted(steps, "step"), 100 * kept));

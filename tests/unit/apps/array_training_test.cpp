@@ -80,7 +80,7 @@ TEST_F(ArrayTraining, OfSequencesNamesTheirOwnShapeAndCountsSamples) {
   };
   const Ran ran = train("run", "model.name=mlp");
   ASSERT_EQ(ran.code, exit_done) << ran.error;
-  EXPECT_THAT(ran.out, HasSubstr("8 training and 2 test samples, 5×3, "));
+  EXPECT_THAT(ran.out, HasSubstr("8 training and 2 test samples, 1×5×3, "));
   EXPECT_THAT(ran.out, HasSubstr(" samples/s"));
   EXPECT_THAT(ran.out, testing::Not(HasSubstr("img/s")));
 }

@@ -568,6 +568,10 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"log_every_n_steps", "log.every_steps"},
       {"seed_everything", "seed"},
       {"early_stopping", "train.patience"},
+      {"dist_backend", "parallel.transport"},
+      {"dist-backend", "parallel.transport"},
+      {"gpu", "device"},
+      {"data_root", "data.path"},
       {"save_best", "checkpoint.keep_best"},
       {"trainer.gradient_clip_val", "train.clip_norm"},
       {"data.transform", "data.augment"},
@@ -603,6 +607,20 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"norm-weight-decay=0"}), HasSubstr("train.groups sets it"));
   EXPECT_THAT(refusal("", {"amsgrad=true"}), HasSubstr("no AMSGrad"));
   EXPECT_THAT(refusal("", {"milestones=[30, 60]"}), HasSubstr("train.step_epochs"));
+  EXPECT_THAT(refusal("", {"eta_min=0"}), HasSubstr("cosine ends near 0"));
+  EXPECT_THAT(refusal("", {"max_lr=1"}), HasSubstr("the highest rate of the schedule one_cycle"));
+  EXPECT_THAT(refusal("", {"logger=true"}),
+              HasSubstr("train.csv and train.log are always written"));
+  EXPECT_THAT(refusal("", {"enable_progress_bar=true"}), HasSubstr("only a terminal gets it"));
+  EXPECT_THAT(refusal("", {"ra-sampler=true"}), HasSubstr("there is no such option"));
+  for (const char* key : {"lr-warmup-epochs", "pct_start"})
+    EXPECT_THAT(refusal("", {fmt::format("{}=1", key)}), HasSubstr("train.warmup_steps counts"));
+  for (const char* key : {"bias-weight-decay", "no_decay", "param_groups"})
+    EXPECT_THAT(refusal("", {fmt::format("{}=0", key)}), HasSubstr("train.groups sets it"));
+  EXPECT_THAT(refusal("", {"zero_stage=1"}), HasSubstr("there is no ZeRO"));
+  EXPECT_THAT(refusal("", {"start-epoch=3"}), HasSubstr("to resume, add --restart auto"));
+  EXPECT_THAT(refusal("", {"min_epochs=3"}), HasSubstr("there is no such option"));
+  EXPECT_THAT(refusal("", {"sync-bn=true"}), HasSubstr("averages over one micro-batch"));
   EXPECT_THAT(refusal("", {"zero_optimization.stage=2"}), HasSubstr("there is no ZeRO"));
   EXPECT_THAT(refusal("", {"train_micro_batch_size_per_gpu=4"}), HasSubstr("of a device"));
   EXPECT_THAT(refusal("", {"initial_scale_power=16"}), HasSubstr("65536 for the power 16"));
@@ -641,6 +659,10 @@ TEST(Options, KnowTheValuesThatOtherScriptsUse) {
       {"train.monitor", "val_acc", "did you mean test_accuracy?"},
       {"train.monitor", "val_loss", "did you mean test_loss?"},
       {"train.monitor", "test_acc", "did you mean test_accuracy?"},
+      {"data.augment", "[hflip]", "did you mean flip?"},
+      {"data.augment", "[vflip]", "did you mean vertical_flip?"},
+      {"data.augment", "[Normalize]", "set data.mean and data.std"},
+      {"data.augment", "[AugMix]", "there is no AugMix"},
       {"train.optimizer", "rmsprop", "one of sgd, adam"}};
   for (const auto& [key, value, remedy] : values)
     EXPECT_THAT(refusal("", {fmt::format("{}={}", key, value)}), HasSubstr(remedy));
