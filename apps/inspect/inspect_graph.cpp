@@ -173,7 +173,7 @@ void print_parameters(const graph::Graph& graph) {
                     to_string(constant.tensor.shape()), "constant"});
   sort_by_module(rows);
   rows.insert(rows.begin(), {"name", "dtype", "shape", ""});
-  print_section(rows);
+  print_columns(rows);
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ std::string time_split_table(const RunReport& report) {
   std::string table = fmt::format("time of actors  {:>11}{:>13}{:>14}{:>9}{:>11}\n", "computing",
                                   "needs input", "needs credit", "other", "actions");
   std::vector<std::string> idle;
-  bool waited_for_threads = false;
+  bool waited_for_threads = false, waited_for_slots = false;
   for (const ActorReport* actor : in_reading_order(report.actors)) {
     const auto share = [&](std::chrono::nanoseconds part) {
       const auto total = actor->time.total().count();
@@ -104,8 +104,10 @@ std::string time_split_table(const RunReport& report) {
                          share(actor->time.compute), share(actor->time.no_input),
                          share(actor->time.no_credit), other, actor->actions);
     waited_for_threads = waited_for_threads || other > much;
+    waited_for_slots = waited_for_slots || share(actor->time.no_credit) > much;
   }
   if (!idle.empty()) table += fmt::format("below {} % computing: {}\n", little, listed(idle));
+  if (waited_for_slots) table += "needs credit: waiting for a free slot of the actor after it\n";
   if (waited_for_threads) table += "other: waiting for a thread, a core or the end of a step\n";
   return table;
 }

@@ -234,6 +234,11 @@ std::string remedy(const OptionTree& tree, const FieldLimits& limits, bool in_li
     if (const auto decimal = number<T>(tree.scalar); decimal && has_leading_zero(tree.scalar))
       return fmt::format("write {}: some YAML parsers read a number with a leading zero as octal",
                          *decimal);
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    if (const auto real = number<double>(tree.scalar);
+        real && std::trunc(*real) == *real && std::abs(*real) < 1e15)
+      if (const auto whole = number<T>(fmt::format("{:.0f}", *real)))
+        return fmt::format("write {}", *whole);
   if (!limits.empty_word.empty() && in_list)
     return fmt::format("write {} or a list such as [{}]", limits.empty_word, Scalar<T>::example);
   return fmt::format("write {}a value such as {}",

@@ -69,6 +69,16 @@ TEST(InspectModel, SaysFirstThatAModelWasExportedInEvaluationMode) {
                          ContainsRegex("features\\.1\\.weight [^\n]+ parameter *\n")));
 }
 
+TEST(InspectModel, AlignsNumbersAtTheRight) {
+  const Ran ran = run_troupe({"inspect", graphs + "vgg.pt2"});
+  EXPECT_THAT(ran.out, AllOf(ContainsRegex("\noperator +count\n"), ContainsRegex("\nrelu +5\n")));
+  const auto end_of = [&](const char* line) { return ran.out.find('\n', ran.out.find(line) + 1); };
+  const auto width = [&](const char* line) { return end_of(line) - ran.out.find(line); };
+  EXPECT_EQ(width("\noperator "), width("\nrelu "));
+  EXPECT_EQ(width("\nblock "), width("\nfeatures.0 "));
+  EXPECT_FALSE(ran.out.ends_with("\n\n"));
+}
+
 TEST(InspectModel, GivesTheRemedyOnceForSeveralOperators) {
   const std::string out = inspected_with("aten.relu", "aten.gelo");
   const std::string remedy = "docs/from-pytorch.md";

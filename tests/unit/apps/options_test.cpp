@@ -332,7 +332,9 @@ TEST_P(WrongOption, IsRefusedWithItsNameAndPosition) {
 INSTANTIATE_TEST_SUITE_P(
     Alone, WrongOption,
     testing::Values(
-        WrongValue{"seed=-1", "2^64"}, WrongValue{"precision=f16", "32-true, 64-true, bf16-mixed"},
+        WrongValue{"seed=-1", "2^64"}, WrongValue{"train.batch_size=1e3", "write 1000"},
+        WrongValue{"train.epochs=2.5", "write a value such as 4"},
+        WrongValue{"precision=f16", "32-true, 64-true, bf16-mixed"},
         WrongValue{"convolution=fft", "winograd"}, WrongValue{"trace=1", "true or"},
         WrongValue{"model.name=resnet", "did you mean resnet18?"},
         WrongValue{"model.in_channels=0", "from 1"}, WrongValue{"model.widths=[0]", "from 1"},
