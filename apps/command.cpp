@@ -47,18 +47,18 @@ bool takes_overrides(const CLI::App& verb) {
   return verb.get_option_no_throw("--override") != nullptr;
 }
 
-/// Words like train.lr=0.1 that were given without -r, in their order.
-std::string bare_assignments(const std::vector<std::string>& words,
-                             const std::vector<std::string>& unknown) {
-  const auto is_one = [&](const std::string& word) {
+/// Words like train.lr=0.1 that were given without -r, in their order. The parser may have taken
+/// one of them for the file.
+std::string bare_assignments(const std::vector<std::string>& words) {
+  const auto is_one = [](const std::string& word) {
     const auto equals = word.find('=');
-    return equals != std::string::npos && equals > 0 && word[0] != '-' &&
-           word.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.") == equals &&
-           std::find(unknown.begin(), unknown.end(), word) != unknown.end();
+    return equals != std::string::npos && equals > 0 &&
+           word.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.") == equals;
   };
   std::string text;
-  for (const std::string& word : words)
-    if (is_one(word)) text += fmt::format("{}-r {}", text.empty() ? "" : " ", word);
+  for (std::size_t i = 1; i < words.size() && words[i] != "--"; ++i)
+    if (is_one(words[i]) && !words[i - 1].starts_with('-'))
+      text += fmt::format("{}-r {}", text.empty() ? "" : " ", shell_word(words[i]));
   return text;
 }
 
@@ -175,8 +175,8 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
   for (const auto& word : unknown)
     if (word.find_first_not_of('-') != std::string::npos && word[0] == '-')
       return unknown_flag(used, name, word, own);
-  if (const auto assignments = bare_assignments(words, unknown);
-      takes_overrides(used) && !assignments.empty())
+  if (const auto assignments = bare_assignments(words);
+      takes_overrides(used) && !unknown.empty() && !assignments.empty())
     return {ErrorCode::usage, fmt::format("{}: each KEY=VALUE needs its own -r", name),
             assignments};
   if (const std::string assignment = split_assignment(words, unknown);

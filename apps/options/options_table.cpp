@@ -34,6 +34,9 @@ constexpr std::string_view automatic = "auto";
 constexpr std::string_view restart_hint = "to resume, add --restart auto";
 constexpr std::string_view output_hint = "the output folder is an argument: -o FOLDER";
 constexpr std::string_view no_option_hint = "there is no such option: leave it out";
+constexpr std::string_view of_model_hint =
+    "it is a part of the model: export the model from PyTorch and set model.file "
+    "(docs/from-pytorch.md)";
 constexpr std::string_view limit_hint =
     "data.limit and data.test_limit count samples: batches × train.batch_size";
 constexpr std::string_view device_batch_hint =
@@ -214,6 +217,7 @@ void add_run(OptionFields& fields, Options& o) {
                        {"default_root_dir", output_hint},
                        {"output_dir", output_hint},
                        {"pin_memory", no_option_hint},
+                       {"cudnn_benchmark", no_option_hint},
                        {"compile", no_option_hint},
                        {"logger", log_hint},
                        {"enable_progress_bar", "only a terminal gets it: leave it out"},
@@ -261,7 +265,9 @@ void add_model(OptionFields& fields, Options& o) {
                           .hints = {{"resume", restart_hint},
                                     {"resume_from_checkpoint", restart_hint},
                                     {"ckpt_path", restart_hint},
-                                    {"start_epoch", restart_hint}}}));
+                                    {"start_epoch", restart_hint},
+                                    {"drop_path", of_model_hint},
+                                    {"stochastic_depth", of_model_hint}}}));
   fields.push_back(
       field("model.strict", o.weights_strict,
             "true: names and shapes of model.weights must match the model, but buffers that "
@@ -330,7 +336,7 @@ void add_data(OptionFields& fields, Options& o) {
       "threads that prepare micro-batches ahead, for each replica and in troupe eval; 0: none",
       {.at_least = 0,
        .at_most = largest_count,
-       .synonyms = {"num_workers"},
+       .synonyms = {"num_workers", "dataloader_num_workers"},
        .hints = {{"prefetch_factor",
                   "data.workers prepare micro-batches ahead by themselves: leave it out"}}}));
   fields.push_back(
@@ -385,7 +391,7 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field("train.epochs", p.epochs, "passes over the training samples",
                          {.at_least = 1,
                           .at_most = 1e6,
-                          .synonyms = {"num_epochs", "max_epochs"},
+                          .synonyms = {"num_epochs", "max_epochs", "num_train_epochs"},
                           .hints = {{"min_epochs", no_option_hint}}}));
   fields.push_back(
       field("train.steps", as_signed(p.max_steps),
@@ -467,9 +473,10 @@ void add_train(OptionFields& fields, Options& o) {
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
       "learning rate schedule; it spans train.epochs even if train.steps ends the run earlier, so "
       "one_cycle, cosine and polynomial come near 0 only in the last epoch",
-      {.synonyms = {"lr_schedule", "scheduler"},
+      {.synonyms = {"lr_schedule", "scheduler", "lr_scheduler", "lr_scheduler_type"},
        .hints = {{"T_max", "the schedule cosine spans train.epochs, by steps: leave it out"},
                  {"eta_min", "the schedule cosine ends near 0: leave it out"},
+                 {"lr_min", "the schedule cosine ends near 0: leave it out"},
                  {"max_lr", "train.lr is the highest rate of the schedule one_cycle"},
                  {"milestones",
                   "the schedule step drops the rate every train.step_epochs epochs; there are no "
@@ -483,18 +490,21 @@ void add_train(OptionFields& fields, Options& o) {
                           .synonyms = {"warmup"},
                           .hints = {{"warmup_epochs", warmup_hint},
                                     {"lr_warmup_epochs", warmup_hint},
+                                    {"lr_warmup_method", "the warm-up is linear: leave it out"},
                                     {"warmup_ratio", warmup_hint},
                                     {"pct_start", warmup_hint}}}));
   const OnlyWith only_step{.key = "train.schedule", .values = {"step"}};
   const OnlyWith with_factor{.key = "train.schedule", .values = {"step", "plateau"}};
   const OnlyWith only_plateau{.key = "train.schedule", .values = {"plateau"}};
-  fields.push_back(
-      field("train.step_epochs", p.rate.step_epochs,
-            "schedule step: epochs between two drops of the learning rate",
-            {.at_least = 1, .at_most = many, .synonyms = {"step_size"}, .only_with = only_step}));
-  fields.push_back(
-      field("train.step_factor", p.rate.step_factor, "schedules step and plateau: factor of a drop",
-            {.above = 0, .at_most = 1, .synonyms = {"gamma"}, .only_with = with_factor}));
+  fields.push_back(field("train.step_epochs", p.rate.step_epochs,
+                         "schedule step: epochs between two drops of the learning rate",
+                         {.at_least = 1,
+                          .at_most = many,
+                          .synonyms = {"step_size", "lr_step_size"},
+                          .only_with = only_step}));
+  fields.push_back(field(
+      "train.step_factor", p.rate.step_factor, "schedules step and plateau: factor of a drop",
+      {.above = 0, .at_most = 1, .synonyms = {"gamma", "lr_gamma"}, .only_with = with_factor}));
   fields.push_back(field(
       "train.plateau_patience", p.rate.plateau_patience,
       "schedule plateau: the learning rate drops after more than this number of evaluations in a "
@@ -678,7 +688,7 @@ void add_writing(OptionFields& fields, Options& o) {
             "longer if the previous one is still being written; 0: none",
             {.at_least = 0,
              .at_most = most_steps,
-             .synonyms = {"interval", "every", "every_n_train_steps"}}));
+             .synonyms = {"interval", "every", "every_n_train_steps", "save_steps"}}));
   fields.push_back(field("checkpoint.every_minutes", o.checkpoint_every_minutes,
                          "write a checkpoint at the end of a step if the last one is this many "
                          "minutes old; 0: never",

@@ -117,13 +117,17 @@ std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFo
                               log.evaluations());
 }
 
+void print_kept(const std::filesystem::path& checkpoints, const std::optional<Evaluation>& kept) {
+  if (!kept) return;
+  print_out("best checkpoint in {}: {}\n", (checkpoints / checkpoint_name(kept->step)).string(),
+            scores_text(*kept));
+}
+
 /// Warns if the best evaluation has no checkpoint.
 void print_best(const Options& options, const OutputFolder& folder, RunLog& log) {
   if (!options.best_checkpoint_kept) return;
   const auto kept = best_checkpoint(options, folder, log);
-  if (kept)
-    print_out("best checkpoint in {}: {}\n",
-              (folder.checkpoints() / checkpoint_name(kept->step)).string(), scores_text(*kept));
+  print_kept(folder.checkpoints(), kept);
   const std::vector<Evaluation> all = log.evaluations();
   const std::size_t best = best_of(options.pipeline.stopping.monitor, 0, all);
   if (!all.empty() && (!kept || kept->step != all[best].step))
@@ -367,6 +371,10 @@ int lead_run(const TrainCommand& command,
   const StartingPoint& start = resumption.start;
   if (!folder) {
     print_nothing_left(start, timeline, stopped_early, pipeline->stopping);
+    if (options.best_checkpoint_kept && resumption.output)
+      print_kept(*resumption.output / "checkpoints",
+                 best_with_checkpoint(*resumption.output / "checkpoints",
+                                      pipeline->stopping.monitor, pipeline->stopping.before));
     return exit_done;
   }
   folder->write_options(options_for_restart(options, pipeline->partition));

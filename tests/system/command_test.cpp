@@ -140,6 +140,12 @@ TEST_F(Command, RefusesUnknownVerbsAndFlags) {
         {"train", "-r", "model.widths=[16,", "16]", "o.yaml"},
         {"train", "-r", "model.widths=[16,", "16]"}})
     expect_usage_error(troupe_command(split), one_word, "write -r 'model.widths=[16, 16]'");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"train", "o.yaml", "-r", "seed=2", "train.epochs=1",
+                                 "data.limit=8"},
+        {"train", "-r", "seed=2", "train.epochs=1", "data.limit=8", "o.yaml"}})
+    expect_usage_error(troupe_command(words), "each KEY=VALUE needs its own -r",
+                       "-r train.epochs=1 -r data.limit=8");
   expect_usage_error(troupe_command({"train", "-r", "train.lr", "nosuch.yaml"}), one_word,
                      "write -r train.lr=VALUE");
   expect_usage_error(troupe_command({"train", "-r", ":", "=x"}), "-r", "write");

@@ -574,6 +574,12 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"dist-backend", "parallel.transport"},
       {"gpu", "device"},
       {"data_root", "data.path"},
+      {"num_train_epochs", "train.epochs"},
+      {"lr-step-size", "train.step_epochs"},
+      {"lr-gamma", "train.step_factor"},
+      {"save_steps", "checkpoint.every_steps"},
+      {"dataloader_num_workers", "data.workers"},
+      {"lr-scheduler", "train.schedule"},
       {"save_best", "checkpoint.keep_best"},
       {"trainer.gradient_clip_val", "train.clip_norm"},
       {"data.transform", "data.augment"},
@@ -610,6 +616,9 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"amsgrad=true"}), HasSubstr("no AMSGrad"));
   EXPECT_THAT(refusal("", {"milestones=[30, 60]"}), HasSubstr("train.step_epochs"));
   EXPECT_THAT(refusal("", {"eta_min=0"}), HasSubstr("cosine ends near 0"));
+  EXPECT_THAT(refusal("", {"lr-min=0"}), HasSubstr("cosine ends near 0"));
+  EXPECT_THAT(refusal("", {"lr-warmup-method=linear"}), HasSubstr("the warm-up is linear"));
+  EXPECT_THAT(refusal("", {"drop_path=0.1"}), HasSubstr("a part of the model"));
   EXPECT_THAT(refusal("", {"max_lr=1"}), HasSubstr("the highest rate of the schedule one_cycle"));
   EXPECT_THAT(refusal("", {"logger=true"}),
               HasSubstr("train.csv and train.log are always written"));

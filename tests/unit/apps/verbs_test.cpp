@@ -493,8 +493,11 @@ TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
   EXPECT_TRUE(kept.contains(scores.back().step));
   EXPECT_LE(kept.size(), 2) << "the newest and the best";
   EXPECT_TRUE(kept.contains(best));
-  EXPECT_THAT(ran.out, HasSubstr("best checkpoint in " +
-                                 (checkpoints / checkpoint_name(best)).string() + ": test loss"));
+  const std::string named =
+      "best checkpoint in " + (checkpoints / checkpoint_name(best)).string() + ": test loss";
+  EXPECT_THAT(ran.out, HasSubstr(named));
+  words.insert(words.end(), {"--restart", "auto"});
+  EXPECT_THAT(run_troupe(words).out, AllOf(HasSubstr("nothing left to train"), HasSubstr(named)));
 }
 
 TEST_F(Verbs, TrainRemovesTheFormerBestCheckpointIfTheLastIsBetter) {
