@@ -47,17 +47,19 @@ bool takes_overrides(const CLI::App& verb) {
   return verb.get_option_no_throw("--override") != nullptr;
 }
 
+constexpr std::string_view key_characters = "abcdefghijklmnopqrstuvwxyz_.";
+
 /// Words like train.lr=0.1 that were given without -r, in their order. The parser may have taken
 /// one of them for the file.
 std::string bare_assignments(const std::vector<std::string>& words) {
   const auto is_one = [](const std::string& word) {
     const auto equals = word.find('=');
     return equals != std::string::npos && equals > 0 &&
-           word.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.") == equals;
+           word.find_first_not_of(key_characters) == equals;
   };
   std::string text;
   for (std::size_t i = 1; i < words.size() && words[i] != "--"; ++i)
-    if (is_one(words[i]) && !words[i - 1].starts_with('-'))
+    if (is_one(words[i]) && !words[i - 1].starts_with('-') && !std::filesystem::exists(words[i]))
       text += fmt::format("{}-r {}", text.empty() ? "" : " ", shell_word(words[i]));
   return text;
 }
@@ -104,6 +106,7 @@ std::string split_assignment(const std::vector<std::string>& words,
   for (std::size_t i = 1; i < words.size() && words[i - 1] != "--"; ++i) {
     if (words[i - 1] != "-r" && words[i - 1] != "--override") continue;
     std::string text = words[i];
+    if (text.find_first_of(key_characters) == text.npos) return "KEY=VALUE";
     const bool has_value = text.find('=') != std::string::npos;
     std::size_t next = i + 1;
     const auto can_join = [&] {
@@ -127,6 +130,10 @@ std::string split_assignment(const std::vector<std::string>& words,
   return {};
 }
 
+Error needs_own_flags(const std::string& name, const std::string& assignments) {
+  return {ErrorCode::usage, fmt::format("{}: each KEY=VALUE needs its own -r", name), assignments};
+}
+
 Error needs_one_word(const std::string& name, const std::string& assignment) {
   return {ErrorCode::usage, fmt::format("{}: -r needs KEY=VALUE in one word", name),
           "write -r " + assignment};
@@ -136,9 +143,11 @@ Error needs_one_word(const std::string& name, const std::string& assignment) {
 void check_assignments(const CLI::App& app, const std::vector<std::string>& words) {
   const auto used = app.get_subcommands();
   if (used.empty() || !takes_overrides(*used.front())) return;
+  const std::string name = fmt::format("{} {}", program_name(), used.front()->get_name());
   if (const std::string assignment = split_assignment(words, {}); !assignment.empty())
-    throw needs_one_word(fmt::format("{} {}", program_name(), used.front()->get_name()),
-                         assignment);
+    throw needs_one_word(name, assignment);
+  if (const std::string assignments = bare_assignments(words); !assignments.empty())
+    throw needs_own_flags(name, assignments + ", and name the options file");
 }
 
 /// A flag that the verb does not have.
@@ -177,8 +186,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
       return unknown_flag(used, name, word, own);
   if (const auto assignments = bare_assignments(words);
       takes_overrides(used) && !unknown.empty() && !assignments.empty())
-    return {ErrorCode::usage, fmt::format("{}: each KEY=VALUE needs its own -r", name),
-            assignments};
+    return needs_own_flags(name, assignments);
   if (const std::string assignment = split_assignment(words, unknown);
       takes_overrides(used) && !assignment.empty())
     return needs_one_word(name, assignment);
@@ -300,7 +308,10 @@ int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv
   const int code =
       chosen({.program = argv[0], .command_line = command_line(argc, argv), .own = own});
   // A listing that could not be written is a failure; training needs no terminal.
-  if (code == exit_done && output_is_lost() && !app.got_subcommand("train")) throw lost_output();
+  if (code == exit_done && output_is_lost()) {
+    if (!app.got_subcommand("train")) throw lost_output();
+    print_warning("standard output could not be written; train.log has the same lines");
+  }
   return code;
 }
 

@@ -135,9 +135,11 @@ OptionFields ImageFolder::options() {
                 {.setting = "Dataset::path"}),
           field("data.resize", resize,
                 "length in pixels of an image's shorter side before the central part is taken",
-                {.at_least = 1, .at_most = 65500}),
+                {.at_least = 1, .at_most = 65500, .synonyms = {"val_resize_size"}}),
           field("data.image_size", image_size, "width and height of a sample",
-                {.at_least = 1, .at_most = 65500}),
+                {.at_least = 1,
+                 .at_most = 65500,
+                 .synonyms = {"train_crop_size", "val_crop_size", "img_size", "crop_size"}}),
           test_fraction_option(test_fraction)};
 }
 

@@ -207,30 +207,37 @@ void add_all(OptionFields& fields, OptionFields from,
 }
 
 void add_run(OptionFields& fields, Options& o) {
-  fields.push_back(
-      field("seed", o.pipeline.seed, "seed of all random numbers",
-            {.synonyms = {"seed_everything", "random_state", "manual_seed"},
-             .hints = {{"deterministic", "a seed always gives the same bits; leave it out"},
-                       {"benchmark",
-                        "the key convolution chooses the algorithm of convolutions; "
-                        "leave it out for the default"},
-                       {"default_root_dir", output_hint},
-                       {"output_dir", output_hint},
-                       {"pin_memory", no_option_hint},
-                       {"cudnn_benchmark", no_option_hint},
-                       {"compile", no_option_hint},
-                       {"logger", log_hint},
-                       {"enable_progress_bar", "only a terminal gets it: leave it out"},
-                       {"zero_optimization", zero_hint},
-                       {"zero_stage", zero_hint},
-                       {"callbacks",
-                        "train.patience stops early, checkpoint.* says which checkpoints there "
-                        "are, train.schedule is the learning rate schedule"}}}));
+  fields.push_back(field(
+      "seed", o.pipeline.seed, "seed of all random numbers",
+      {.synonyms = {"seed_everything", "random_state", "manual_seed"},
+       .hints = {
+           {"deterministic", "a seed always gives the same bits; leave it out"},
+           {"benchmark",
+            "the key convolution chooses the algorithm of convolutions; "
+            "leave it out for the default"},
+           {"use_deterministic_algorithms", "a seed always gives the same bits; leave it out"},
+           {"test_only", "the verb eval evaluates a checkpoint"},
+           {"default_root_dir", output_hint},
+           {"output_dir", output_hint},
+           {"pin_memory", no_option_hint},
+           {"torch_compile", no_option_hint},
+           {"persistent_workers", no_option_hint},
+           {"cache_dataset", no_option_hint},
+           {"num_sanity_val_steps", no_option_hint},
+           {"cudnn_benchmark", no_option_hint},
+           {"compile", no_option_hint},
+           {"logger", log_hint},
+           {"enable_progress_bar", "only a terminal gets it: leave it out"},
+           {"zero_optimization", zero_hint},
+           {"zero_stage", zero_hint},
+           {"callbacks",
+            "train.patience stops early, checkpoint.* says which checkpoints there "
+            "are, train.schedule is the learning rate schedule"}}}));
   fields.push_back(
       choice_field("device", o.device, device_names,
                    "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
                    "has CUDA and one can be used, else the CPU",
-                   {.synonyms = {"accelerator", "gpu"}}));
+                   {.synonyms = {"accelerator", "gpu", "no_cuda"}}));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
@@ -451,7 +458,7 @@ void add_train(OptionFields& fields, Options& o) {
             {.at_least = 0,
              .at_most = 1e30,
              .synonyms = {"gradient_clip_val", "gradient_clipping", "max_grad_norm", "max_norm",
-                          "clip_grad_norm", "clip_grad_norm_", "grad_clip"}}));
+                          "clip_grad_norm", "clip_grad_norm_", "grad_clip", "clip_grad"}}));
   fields.push_back(
       field("train.clip_value", o.clip_value,
             "clips each element of a step's gradient to [-clip_value, clip_value] before the "
@@ -467,7 +474,7 @@ void add_train(OptionFields& fields, Options& o) {
       "export use the average, with the running statistics of the last step; 0: none",
       {.at_least = 0,
        .below = 1,
-       .synonyms = {"ema", "model_ema", "model_ema_decay", "moving_average"}}));
+       .synonyms = {"ema", "model_ema", "model_ema_decay", "moving_average", "swa"}}));
   add_loss(fields, p.loss);
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
@@ -542,7 +549,8 @@ void add_train(OptionFields& fields, Options& o) {
                          {.at_least = 0, .at_most = 1e6}));
   fields.push_back(field("train.evaluate", p.evaluates, "evaluate the test set after each epoch",
                          {.hints = {{"val_check_interval", evaluation_hint},
-                                    {"check_val_every_n_epoch", evaluation_hint}},
+                                    {"check_val_every_n_epoch", evaluation_hint},
+                                    {"evaluation_strategy", evaluation_hint}},
                           .setting = "evaluates"}));
 }
 
@@ -615,6 +623,8 @@ void add_parallel(OptionFields& fields, Options& o) {
                                     {"gpus", processes_hint},
                                     {"strategy", processes_hint},
                                     {"world_size", processes_hint},
+                                    {"local_rank", processes_hint},
+                                    {"dist_url", processes_hint},
                                     {"nproc_per_node", processes_hint}},
                           .setting = "replicas"}));
   fields.push_back(
@@ -705,7 +715,7 @@ void add_writing(OptionFields& fields, Options& o) {
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
                          "also keep the checkpoint with the best evaluation by train.monitor; "
                          "training then waits until a checkpoint before is written",
-                         {.synonyms = {"save_best_only", "save_best"},
+                         {.synonyms = {"save_best_only", "save_best", "load_best_model_at_end"},
                           .hints = {{"mode",
                                      "train.monitor implies it: a loss is to fall, an accuracy to "
                                      "rise"}}}));

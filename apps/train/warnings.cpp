@@ -186,10 +186,11 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   const std::uint32_t steps = timeline_of(pipeline).steps;
   // The average begins with the weights of the first step.
   if (const double kept = std::pow(options.ema_decay, std::max(steps, 1u) - 1);
-      options.ema_decay > 0 && kept > 0.1)
-    sentences.push_back(fmt::format(
-        "with train.ema_decay {}, the average after {} has {:.0f} % of the first weights",
-        options.ema_decay, counted(steps, "step"), 100 * kept));
+      steps > 1 && options.ema_decay > 0 && kept > 0.1)
+    sentences.push_back(
+        fmt::format("with train.ema_decay {}, the average after {} has {:.0f} % of the weights "
+                    "after the first step",
+                    options.ema_decay, counted(steps, "step"), 100 * kept));
   const std::uint32_t processes = pipeline.processes;
   const int kernel_threads = intra_op_threads(options, processes);
   const int threads = actor_threads(options, processes) * kernel_threads;

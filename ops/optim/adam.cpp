@@ -15,7 +15,9 @@ OptionFields AdamOf<decoupled>::options() {
                                 : "factor of the weight that is added to the gradient, default 0";
   return {field("train.betas", betas,
                 "factors of the moving averages of the gradient and of its square",
-                {.at_least = 0, .below = 1, .synonyms = {"beta1", "beta2", "beta"}}),
+                {.at_least = 0,
+                 .below = 1,
+                 .synonyms = {"beta1", "beta2", "beta", "adam_beta1", "adam_beta2", "opt_betas"}}),
           field("train.epsilon", epsilon, "added to the square root of the average square",
                 {.at_least = 0, .at_most = 1e6, .synonyms = {"eps"}}),
           field("train.weight_decay", weight_decay, decay,

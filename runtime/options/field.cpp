@@ -237,7 +237,8 @@ std::string remedy(const OptionTree& tree, const FieldLimits& limits, bool in_li
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
     if (const auto real = number<double>(tree.scalar);
         real && std::trunc(*real) == *real && std::abs(*real) < 1e15)
-      if (const auto whole = number<T>(fmt::format("{:.0f}", *real)))
+      if (const auto whole = number<T>(fmt::format("{:.0f}", *real));
+          whole && within(*whole, limits))
         return fmt::format("write {}", *whole);
   if (!limits.empty_word.empty() && in_list)
     return fmt::format("write {} or a list such as [{}]", limits.empty_word, Scalar<T>::example);

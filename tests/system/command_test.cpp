@@ -148,7 +148,10 @@ TEST_F(Command, RefusesUnknownVerbsAndFlags) {
                        "-r train.epochs=1 -r data.limit=8");
   expect_usage_error(troupe_command({"train", "-r", "train.lr", "nosuch.yaml"}), one_word,
                      "write -r train.lr=VALUE");
-  expect_usage_error(troupe_command({"train", "-r", ":", "=x"}), "-r", "write");
+  expect_usage_error(troupe_command({"train", "-r", "seed=2", "train.epochs=1"}),
+                     "each KEY=VALUE needs its own -r", "-r train.epochs=1, and name the options");
+  for (const char* word : {":", "["})
+    expect_usage_error(troupe_command({"train", "-r", word, "=x"}), one_word, "-r KEY=VALUE");
   for (const auto& [flag, key] :
        {std::pair("--batch-size", "train.batch_size"), std::pair("--base-lr", "train.lr"),
         std::pair("--lr", "train.lr"), std::pair("--epochs", "train.epochs")})

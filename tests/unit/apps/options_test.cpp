@@ -333,6 +333,7 @@ INSTANTIATE_TEST_SUITE_P(
     Alone, WrongOption,
     testing::Values(
         WrongValue{"seed=-1", "2^64"}, WrongValue{"train.batch_size=1e3", "write 1000"},
+        WrongValue{"train.batch_size=-3.0", "write a value such as 4"},
         WrongValue{"train.epochs=2.5", "write a value such as 4"},
         WrongValue{"precision=f16", "32-true, 64-true, bf16-mixed"},
         WrongValue{"convolution=fft", "winograd"}, WrongValue{"trace=1", "true or"},
@@ -575,6 +576,14 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"gpu", "device"},
       {"data_root", "data.path"},
       {"num_train_epochs", "train.epochs"},
+      {"no-cuda", "device"},
+      {"clip_grad", "train.clip_norm"},
+      {"load_best_model_at_end", "checkpoint.keep_best"},
+      {"adam_beta1", "train.betas"},
+      {"opt-betas", "train.betas"},
+      {"val-resize-size", "data.resize"},
+      {"train-crop-size", "data.image_size"},
+      {"swa", "train.ema_decay"},
       {"lr-step-size", "train.step_epochs"},
       {"lr-gamma", "train.step_factor"},
       {"save_steps", "checkpoint.every_steps"},
@@ -616,6 +625,12 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"amsgrad=true"}), HasSubstr("no AMSGrad"));
   EXPECT_THAT(refusal("", {"milestones=[30, 60]"}), HasSubstr("train.step_epochs"));
   EXPECT_THAT(refusal("", {"eta_min=0"}), HasSubstr("cosine ends near 0"));
+  EXPECT_THAT(refusal("", {"test-only=true"}), HasSubstr("the verb eval"));
+  EXPECT_THAT(refusal("", {"evaluation_strategy=epoch"}), HasSubstr("follow each epoch"));
+  for (const char* key : {"torch_compile", "persistent_workers", "cache-dataset"})
+    EXPECT_THAT(refusal("", {fmt::format("{}=true", key)}), HasSubstr("leave it out"));
+  for (const char* key : {"local_rank", "dist-url"})
+    EXPECT_THAT(refusal("", {fmt::format("{}=0", key)}), HasSubstr("launch --nproc-per-node N"));
   EXPECT_THAT(refusal("", {"lr-min=0"}), HasSubstr("cosine ends near 0"));
   EXPECT_THAT(refusal("", {"lr-warmup-method=linear"}), HasSubstr("the warm-up is linear"));
   EXPECT_THAT(refusal("", {"drop_path=0.1"}), HasSubstr("a part of the model"));
