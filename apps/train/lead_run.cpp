@@ -117,6 +117,15 @@ std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFo
                               log.evaluations());
 }
 
+/// What a process left that was killed while it removed a checkpoint after its last step.
+void remove_leftovers(const std::filesystem::path& output, std::int64_t step) {
+  try {
+    const OutputFolder folder = OutputFolder::create(output);
+    (void)prune_checkpoints(folder.checkpoints(), {.newest = 0, .also = {}}, step);
+  } catch (const Error&) {  // another process trains into it, or it cannot be written
+  }
+}
+
 void print_kept(const std::filesystem::path& checkpoints, const std::optional<Evaluation>& kept) {
   if (!kept) return;
   print_out("best checkpoint in {}: {}\n", (checkpoints / checkpoint_name(kept->step)).string(),
@@ -371,6 +380,7 @@ int lead_run(const TrainCommand& command,
   const StartingPoint& start = resumption.start;
   if (!folder) {
     print_nothing_left(start, timeline, stopped_early, pipeline->stopping);
+    if (resumption.output) remove_leftovers(*resumption.output, start.steps);
     if (options.best_checkpoint_kept && resumption.output)
       print_kept(*resumption.output / "checkpoints",
                  best_with_checkpoint(*resumption.output / "checkpoints",

@@ -496,8 +496,11 @@ TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
   const std::string named =
       "best checkpoint in " + (checkpoints / checkpoint_name(best)).string() + ": test loss";
   EXPECT_THAT(ran.out, HasSubstr(named));
+  const fs::path leftover = checkpoints / ".step_00000001.partial-removed";
+  fs::create_directories(leftover);
   words.insert(words.end(), {"--restart", "auto"});
   EXPECT_THAT(run_troupe(words).out, AllOf(HasSubstr("nothing left to train"), HasSubstr(named)));
+  EXPECT_FALSE(fs::exists(leftover));
 }
 
 TEST_F(Verbs, TrainRemovesTheFormerBestCheckpointIfTheLastIsBetter) {
