@@ -250,7 +250,8 @@ def auto_threads(python, repetitions, quick):
     with tempfile.TemporaryDirectory() as folder, workers(peers):
         counts = {peer: max(2, round(seconds / pace(peer, seconds, 0))) for peer in peers}
         for repetition in range(repetitions):
-            ours.append(median_rate(train(folder, options, f"{repetition}")))
+            # The mean over all steps, as of the peers.
+            ours.append(64 / statistics.mean(step_seconds(train(folder, options, f"{repetition}"))))
             for peer in peers:
                 took = peer.ask("time", counts[peer])[0]
                 theirs[peer].append(64 * counts[peer] / took)
@@ -343,7 +344,7 @@ def checkpoint_stall(_repetitions, quick):
              f"median {text(windows, statistics.median)}",
              f"a step takes {1000 * usual:.1f} ms, writing "
              f"{Figure('ms', writing)}, in the background"]
-    return [Row("checkpoint_stall", "checkpoint of the demo's model, one in 50 steps", figure, worst,
+    return [Row("checkpoint_stall", "checkpoint of the demo's model, as one in 50 steps", figure, worst,
                 "<= 1.0 %", f"at most {worst:.2f} %", notes=notes,
                 others=[Figure("%", nothing, "the same without a snapshot"),
                         Figure("%", windows, "windows of 50 steps, with against without"),

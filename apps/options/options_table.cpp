@@ -227,7 +227,7 @@ void add_run(OptionFields& fields, Options& o) {
            {"cudnn_benchmark", no_option_hint},
            {"compile", no_option_hint},
            {"logger", log_hint},
-           {"enable_progress_bar", "only a terminal gets it: leave it out"},
+           {"enable_progress_bar", "a terminal always has a progress bar: leave it out"},
            {"zero_optimization", zero_hint},
            {"zero_stage", zero_hint},
            {"callbacks",

@@ -184,6 +184,16 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
     sentences.push_back(fmt::format("train.lr is {}; {} usually takes about {}", pipeline.rate.lr,
                                     options.optimizer.name, usual));
   const std::uint32_t steps = timeline_of(pipeline).steps;
+  if (pipeline.max_steps > steps)
+    sentences.push_back(fmt::format("train.steps is {}, but train.epochs {} makes {}",
+                                    pipeline.max_steps, pipeline.epochs, counted(steps, "step")));
+  // The first evaluation has none before it to improve on.
+  const EarlyStopping& stopping = pipeline.stopping;
+  if (const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 1);
+      stopping.patience > 0 && needed > pipeline.epochs)
+    sentences.push_back(
+        fmt::format("train.patience is {}, too many evaluations for train.epochs {}",
+                    stopping.patience, pipeline.epochs));
   // The average begins with the weights of the first step.
   if (const double kept = std::pow(options.ema_decay, std::max(steps, 1u) - 1);
       steps > 1 && options.ema_decay > 0 && kept > 0.1)

@@ -170,6 +170,24 @@ TensorSource without_wrapper(const StateSpec& spec, TensorSource source) {
   return source;
 }
 
+/// Adds the model's counters to a file that has none of them.
+TensorSource with_counters(const StateSpec& spec, TensorSource source) {
+  std::unordered_map<std::string, std::function<Tensor()>> counters;
+  for (const CounterSpec& counter : spec.counters()) counters.emplace(counter.name, counter.read);
+  if (std::ranges::any_of(source.tensors,
+                          [&](const TensorInfo& tensor) { return counters.contains(tensor.name); }))
+    return source;
+  for (const CounterSpec& counter : spec.counters())
+    source.tensors.push_back({counter.name, DType::i64, Shape{}});
+  source.read = [counters = std::move(counters),
+                 read = std::move(source.read)](const std::string& name) {
+    const auto counter = counters.find(name);
+    if (counter == counters.end()) return read(name);
+    return counter->second ? counter->second() : Tensor::zeros(Shape{}, DType::i64);
+  };
+  return source;
+}
+
 }  // namespace
 
 std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
@@ -198,7 +216,7 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
 }
 
 TensorSource by_own_names(const StateSpec& spec, TensorSource given) {
-  TensorSource source = without_wrapper(spec, std::move(given));
+  TensorSource source = with_counters(spec, without_wrapper(spec, std::move(given)));
   if (spec.aliases().empty()) return source;
   std::unordered_set<std::string> own, left_out;
   for (const TensorInfo& tensor : source.tensors) own.insert(tensor.name);

@@ -132,8 +132,11 @@ const PickleDict& whole_of(const TorchArchive& archive) {
   if (whole != nullptr) return *whole;
   const std::string& origin = archive.origin();
   const PickleName* name = class_of(archive.value());
-  if (name == nullptr)
-    throw Error(ErrorCode::bad_file, fmt::format("reading '{}': it holds no dictionary", origin),
+  const bool is_tensor = name != nullptr && name->name.starts_with("_rebuild_");
+  if (name == nullptr || is_tensor)
+    throw Error(ErrorCode::bad_file,
+                fmt::format("reading '{}': it holds {}", origin,
+                            is_tensor ? "a single tensor, not a dictionary" : "no dictionary"),
                 "save the weights with torch.save(net.state_dict(), 'weights.pt')");
   throw Error(
       ErrorCode::bad_file,

@@ -98,15 +98,18 @@ std::vector<std::size_t> Supervisor::actor_failed(std::size_t actor, const std::
          failures.front().steps != steps_)
     failures.pop_front();
   failures.push_back({now, steps_, cause});
-  if (static_cast<int>(failures.size()) > budget_.max)
+  if (static_cast<int>(failures.size()) > budget_.max) {
+    const std::string& first = failures.front().cause;
     throw Error(
         ErrorCode::actor_failed,
-        fmt::format("{} failed: {} (failure {}; within {}, or without a committed step in between, "
-                    "at most {} replacements are allowed)",
-                    actors_[actor].name, failures.front().cause, failures.size(),
+        fmt::format("{} failed: {} (failure {}{}; within {}, or without a committed step in "
+                    "between, `RestartBudget::max` is {})",
+                    actors_[actor].name, first, failures.size(),
+                    first == cause ? "" : ", the last one: " + cause,
                     in_words(std::chrono::duration_cast<std::chrono::milliseconds>(budget_.within)),
                     budget_.max),
-        "fix the cause, or raise `RestartBudget::max`, then resume from the last checkpoint");
+        "fix the cause, or raise `RestartBudget::max`");
+  }
   const bool restart_step = actors_[actor].restarts_step ||
                             std::ranges::any_of(actors_[actor].neighbours,
                                                 [&](std::size_t n) { return replaced_alone_[n]; });

@@ -95,6 +95,7 @@ def write_training_states():
     torch.save({"last": state, "best": state, "epoch": 3}, FOLDER / "same.pt")
     torch.save({"model": state, "best": {"epoch": 2, "model": state}}, FOLDER / "nested.pt")
     torch.save(module(), FOLDER / "module.pt")
+    torch.save(ramp(2, 3), FOLDER / "tensor.pt")
     torch.save(state, FOLDER / "legacy.pt", _use_new_zipfile_serialization=False)
     torch.jit.save(torch.jit.script(module()), str(FOLDER / "script.pt"))
     torch.save({"w": ramp(2, 2).to_sparse()}, FOLDER / "sparse.pt")

@@ -637,7 +637,7 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"max_lr=1"}), HasSubstr("the highest rate of the schedule one_cycle"));
   EXPECT_THAT(refusal("", {"logger=true"}),
               HasSubstr("train.csv and train.log are always written"));
-  EXPECT_THAT(refusal("", {"enable_progress_bar=true"}), HasSubstr("only a terminal gets it"));
+  EXPECT_THAT(refusal("", {"enable_progress_bar=true"}), HasSubstr("always has a progress bar"));
   EXPECT_THAT(refusal("", {"ra-sampler=true"}), HasSubstr("there is no such option"));
   for (const char* key : {"lr-warmup-epochs", "pct_start"})
     EXPECT_THAT(refusal("", {fmt::format("{}=1", key)}), HasSubstr("train.warmup_steps counts"));

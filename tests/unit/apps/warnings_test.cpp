@@ -108,6 +108,13 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
               HasSubstr("the average after 9 steps has 17 % of the weights after the first step"));
   EXPECT_THAT(reported({"train.steps=10", "train.ema_decay=0.5"}), Not(HasSubstr("average")));
   EXPECT_THAT(reported({"train.steps=1", "train.ema_decay=0.9"}), Not(HasSubstr("average")));
+  EXPECT_THAT(reported({"train.steps=100000"}),
+              HasSubstr("train.steps is 100000, but train.epochs 1 makes "));
+  EXPECT_THAT(reported({"train.epochs=4", "train.patience=4"}),
+              HasSubstr("train.patience is 4, too many evaluations for train.epochs 4"));
+  EXPECT_THAT(reported({"train.epochs=4", "train.patience=3"}), Not(HasSubstr("patience")));
+  EXPECT_THAT(reported({"train.epochs=4", "train.patience=4", "train.target_accuracy=0.9"}),
+              Not(HasSubstr("patience")));
   EXPECT_THAT(reported({"train.batch_size=100", "data.count=150"}),
               HasSubstr("each epoch leaves out 50 of 150 training samples"));
   EXPECT_THAT(reported({"train.batch_size=100", "data.count=200"}), Not(HasSubstr("leaves out")));

@@ -323,6 +323,25 @@ TEST(StateFrom, ShowsTenNamesOfEachKind) {
               testing::HasSubstr("12 missing (p0, p1, p2, p3, p4, p5, p6, p7, p8, p9 and 2 more)"));
 }
 
+// As load_state_dict does for files of PyTorch before 0.4.1.
+TEST(StateFrom, BeginsCountersThatAFileHasNoneOf) {
+  StateSpec spec = small_spec();
+  auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
+  ASSERT_EQ(named.back().name, "count");
+  named.back().tensor = Tensor::from<std::int64_t>(Shape{}, std::vector<std::int64_t>{7});
+  spec.add_counter("other");
+  EXPECT_THAT(
+      message_of([&] { state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true); }),
+      testing::HasSubstr("1 missing (other)"));
+  named.pop_back();
+  EXPECT_EQ(state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true)->counters,
+            (std::vector<std::int64_t>{0, 0}));
+  named.pop_back();
+  EXPECT_THAT(
+      message_of([&] { state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true); }),
+      testing::HasSubstr("1 missing (variance)"));
+}
+
 TEST(StateFrom, RefusesACounterThatIsNoInteger) {
   const StateSpec spec = small_spec();
   auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);

@@ -185,6 +185,8 @@ TEST(TorchFile, RefusesOtherFilesWithTheLineThatConvertsThem) {
                [] { open_torch_file(golden("script.pt")); });
   expect_error(ErrorCode::bad_file, {"torch.nn.modules.container.Sequential", "weights_only=False"},
                [] { open_torch_file(golden("module.pt")); });
+  expect_error(ErrorCode::bad_file, {"a single tensor", "torch.save(net.state_dict()"},
+               [] { open_torch_file(golden("tensor.pt")); });
   expect_error(ErrorCode::bad_file, {"NumPy arrays", "arrays are data: set `Dataset::name` to npz"},
                [] { open_torch_file(golden("../arrays/stored.npz")); });
 }

@@ -102,7 +102,9 @@ TEST_P(RunInEitherScheduling, FailsWithTheRootCauseWhenTheBudgetIsSpent) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::actor_failed);
     EXPECT_THAT(error.what(),
-                HasSubstr("adder failed: injected fault in adder at step 0, micro-batch 3"));
+                HasSubstr("adder failed: injected fault in adder at step 0, micro-batch 3 (add) "
+                          "(failure 2, the last one: injected fault in adder at step 0, "
+                          "micro-batch 4 (add); "));
   }
 }
 
