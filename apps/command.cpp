@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -106,7 +107,8 @@ std::string split_assignment(const std::vector<std::string>& words,
   for (std::size_t i = 1; i < words.size() && words[i - 1] != "--"; ++i) {
     if (words[i - 1] != "-r" && words[i - 1] != "--override") continue;
     std::string text = words[i];
-    if (text.find_first_of(key_characters) == text.npos) return "KEY=VALUE";
+    if (std::ranges::none_of(text, [](unsigned char c) { return std::isalnum(c) != 0; }))
+      return "KEY=VALUE";
     const bool has_value = text.find('=') != std::string::npos;
     std::size_t next = i + 1;
     const auto can_join = [&] {
@@ -310,7 +312,7 @@ int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv
   // A listing that could not be written is a failure; training needs no terminal.
   if (code == exit_done && output_is_lost()) {
     if (!app.got_subcommand("train")) throw lost_output();
-    print_warning("standard output could not be written; train.log has the same lines");
+    print_warning("standard output could not be written; see train.log in the output folder");
   }
   return code;
 }

@@ -152,6 +152,7 @@ TEST_F(Command, RefusesUnknownVerbsAndFlags) {
                      "each KEY=VALUE needs its own -r", "-r train.epochs=1, and name the options");
   for (const char* word : {":", "["})
     expect_usage_error(troupe_command({"train", "-r", word, "=x"}), one_word, "-r KEY=VALUE");
+  expect_usage_error(troupe_command({"options", "-r", "LR=1"}), "unknown key LR", "train.lr");
   for (const auto& [flag, key] :
        {std::pair("--batch-size", "train.batch_size"), std::pair("--base-lr", "train.lr"),
         std::pair("--lr", "train.lr"), std::pair("--epochs", "train.epochs")})
