@@ -170,8 +170,12 @@ TensorSource without_wrapper(const StateSpec& spec, TensorSource source) {
   return source;
 }
 
-/// Adds the model's counters to a file that has none of them.
+/// Adds the model's counters to a file of this model that has none of them.
 TensorSource with_counters(const StateSpec& spec, TensorSource source) {
+  const std::unordered_set<std::string_view> names = names_of(spec);
+  if (std::ranges::none_of(source.tensors,
+                           [&](const TensorInfo& tensor) { return names.contains(tensor.name); }))
+    return source;
   std::unordered_map<std::string, std::function<Tensor()>> counters;
   for (const CounterSpec& counter : spec.counters()) counters.emplace(counter.name, counter.read);
   if (std::ranges::any_of(source.tensors,
