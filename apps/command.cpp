@@ -1,6 +1,7 @@
 #include "apps/command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -48,23 +49,6 @@ bool takes_overrides(const CLI::App& verb) {
   return verb.get_option_no_throw("--override") != nullptr;
 }
 
-constexpr std::string_view key_characters = "abcdefghijklmnopqrstuvwxyz_.";
-
-/// Words like train.lr=0.1 that were given without -r, in their order. The parser may have taken
-/// one of them for the file.
-std::string bare_assignments(const std::vector<std::string>& words) {
-  const auto is_one = [](const std::string& word) {
-    const auto equals = word.find('=');
-    return equals != std::string::npos && equals > 0 &&
-           word.find_first_not_of(key_characters) == equals;
-  };
-  std::string text;
-  for (std::size_t i = 1; i < words.size() && words[i] != "--"; ++i)
-    if (is_one(words[i]) && !words[i - 1].starts_with('-') && !std::filesystem::exists(words[i]))
-      text += fmt::format("{}-r {}", text.empty() ? "" : " ", shell_word(words[i]));
-  return text;
-}
-
 /// "did you mean -r train.lr=VALUE? " for --lr, if an options file has a key of this name.
 std::string as_override(std::string_view flag, const Definitions& own) {
   Options options(own);
@@ -95,7 +79,37 @@ bool has_open_bracket(const std::string& text) {
 }
 
 bool is_file_name(const std::string& word) {
-  return word.ends_with(".yaml") || word.ends_with(".yml") || std::filesystem::exists(word);
+  std::error_code ignored;  // such as for a word that is too long for a name
+  return word.ends_with(".yaml") || word.ends_with(".yml") ||
+         std::filesystem::exists(word, ignored);
+}
+
+bool is_assignment(const std::string& word) {
+  const auto equals = word.find('=');
+  return equals != word.npos && equals > 0 && word[0] != '-' &&
+         std::all_of(
+             word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
+             [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; });
+}
+
+/// Whether the flag takes the next word as its value.
+bool takes_next_word(const CLI::App& used, const std::string& flag) {
+  const CLI::Option* option = flag.starts_with('-') ? used.get_option_no_throw(flag) : nullptr;
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
+/// Assignments such as train.lr=0.1 that were given without -r, in their order, each behind its
+/// own. The parser may have taken one of them for the file.
+std::string bare_assignments(const CLI::App& used, const std::vector<std::string>& words) {
+  std::vector<std::string> found;
+  for (std::size_t i = 1; i < words.size() && words[i] != "--"; ++i) {
+    if (!is_assignment(words[i]) || is_file_name(words[i])) continue;
+    if (takes_next_word(used, words[i - 1])) continue;
+    std::string text = words[i];
+    while (has_open_bracket(text) && i + 1 < words.size()) text += " " + words[++i];
+    found.push_back("-r " + shell_word(text));
+  }
+  return fmt::format("{}", fmt::join(found, " "));
 }
 
 /// The assignment that was meant where it was given as several words: "train.lr=0.1" of
@@ -116,7 +130,7 @@ std::string split_assignment(const std::vector<std::string>& words,
              (!has_value || has_open_bracket(text) ||
               std::ranges::find(unknown, words[next]) != unknown.end());
     };
-    if (text.empty() || !can_join()) continue;
+    if (!can_join()) continue;
     if (!has_value) {
       if (text.size() > 1 && text.back() == ':') text.pop_back();
       if (is_file_name(words[next])) return shell_word(text + "=VALUE");
@@ -148,8 +162,8 @@ void check_assignments(const CLI::App& app, const std::vector<std::string>& word
   const std::string name = fmt::format("{} {}", program_name(), used.front()->get_name());
   if (const std::string assignment = split_assignment(words, {}); !assignment.empty())
     throw needs_one_word(name, assignment);
-  if (const std::string assignments = bare_assignments(words); !assignments.empty())
-    throw needs_own_flags(name, assignments + ", and name the options file");
+  if (const std::string assignments = bare_assignments(*used.front(), words); !assignments.empty())
+    throw needs_own_flags(name, assignments);
 }
 
 /// A flag that the verb does not have.
@@ -186,9 +200,9 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
   for (const auto& word : unknown)
     if (word.find_first_not_of('-') != std::string::npos && word[0] == '-')
       return unknown_flag(used, name, word, own);
-  if (const auto assignments = bare_assignments(words);
-      takes_overrides(used) && !unknown.empty() && !assignments.empty())
-    return needs_own_flags(name, assignments);
+  if (takes_overrides(used) && !unknown.empty())
+    if (const std::string assignments = bare_assignments(used, words); !assignments.empty())
+      return needs_own_flags(name, assignments);
   if (const std::string assignment = split_assignment(words, unknown);
       takes_overrides(used) && !assignment.empty())
     return needs_one_word(name, assignment);
@@ -312,7 +326,7 @@ int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv
   // A listing that could not be written is a failure; training needs no terminal.
   if (code == exit_done && output_is_lost()) {
     if (!app.got_subcommand("train")) throw lost_output();
-    print_warning("standard output could not be written; see train.log in the output folder");
+    print_warning("standard output could not be written");
   }
   return code;
 }

@@ -145,11 +145,23 @@ TEST_F(Command, RefusesUnknownVerbsAndFlags) {
                                  "data.limit=8"},
         {"train", "-r", "seed=2", "train.epochs=1", "data.limit=8", "o.yaml"}})
     expect_usage_error(troupe_command(words), "each KEY=VALUE needs its own -r",
-                       "-r train.epochs=1 -r data.limit=8");
+                       "try: -r train.epochs=1 -r data.limit=8\n");
   expect_usage_error(troupe_command({"train", "-r", "train.lr", "nosuch.yaml"}), one_word,
                      "write -r train.lr=VALUE");
-  expect_usage_error(troupe_command({"train", "-r", "seed=2", "train.epochs=1"}),
-                     "each KEY=VALUE needs its own -r", "-r train.epochs=1, and name the options");
+  const std::string own_flags = "each KEY=VALUE needs its own -r";
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"train", "-r", "seed=2", "train.epochs=1"},
+        {"plan", "--override=seed=2", "train.epochs=1", "o.yaml"},
+        {"plan", "-rseed=2", "train.epochs=1"},
+        {"train", "--verbose", "train.epochs=1", "o.yaml"},
+        {"eval", "train.epochs=1"}})
+    expect_usage_error(troupe_command(words), own_flags, "-r train.epochs=1");
+  expect_usage_error(troupe_command({"plan", "o.yaml", "model.widths=[8,", "4]"}), own_flags,
+                     "-r 'model.widths=[8, 4]'");
+  expect_usage_error(troupe_command({"plan", "o.yaml", "data.path=" + std::string(300, 'a')}),
+                     own_flags, "-r data.path=aaa");
+  expect_usage_error(troupe_command({"plan", "run=3.yaml"}), "run=3.yaml: cannot be opened",
+                     "recipes/demo.yaml");
   for (const char* word : {":", "["})
     expect_usage_error(troupe_command({"train", "-r", word, "=x"}), one_word, "-r KEY=VALUE");
   expect_usage_error(troupe_command({"options", "-r", "LR=1"}), "unknown key LR", "train.lr");
