@@ -117,34 +117,47 @@ std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFo
                               log.evaluations());
 }
 
-/// What a process left that was killed while it removed a checkpoint after its last step.
+/// Whether the checkpoint is one of this output folder, not of the run that another one continues.
+bool lies_in_output(const std::filesystem::path& checkpoint, const std::filesystem::path& output) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(checkpoint.parent_path(), output / "checkpoints", ignored);
+}
+
+/// Removes folders that a process left which was killed while it wrote or removed a checkpoint.
 void remove_leftovers(const std::filesystem::path& output, std::int64_t step) {
+  std::optional<OutputFolder> folder;
   try {
-    const OutputFolder folder = OutputFolder::create(output);
-    (void)prune_checkpoints(folder.checkpoints(), {.newest = 0, .also = {}}, step);
+    folder = OutputFolder::create(output);  // locked
   } catch (const Error&) {  // another process trains into it, or it cannot be written
+    return;
   }
+  const Retention all{.newest = 0, .also = {}};
+  if (const Status pruned = prune_checkpoints(folder->checkpoints(), all, step); !pruned)
+    print_warning("{}", pruned.error().message());
 }
 
-void print_kept(const std::filesystem::path& checkpoints, const std::optional<Evaluation>& kept) {
-  if (!kept) return;
-  print_out("best checkpoint in {}: {}\n", (checkpoints / checkpoint_name(kept->step)).string(),
-            scores_text(*kept));
+/// Prints the checkpoint that checkpoint.keep_best keeps. Returns a warning if the best evaluation
+/// has none.
+std::string print_best(const Options& options, const std::filesystem::path& checkpoints,
+                       const std::vector<Evaluation>& evaluations) {
+  if (!options.best_checkpoint_kept || evaluations.empty()) return {};
+  const MonitoredScore monitor = options.pipeline.stopping.monitor;
+  const auto kept = best_with_checkpoint(checkpoints, monitor, evaluations);
+  if (kept)
+    print_out("best checkpoint in {}: {}\n", (checkpoints / checkpoint_name(kept->step)).string(),
+              scores_text(*kept));
+  const Evaluation& best = evaluations[best_of(monitor, 0, evaluations)];
+  if (kept && kept->step == best.step) return {};
+  return fmt::format(
+      "the best evaluation, after step {} with {}, has no checkpoint; "
+      "checkpoint.every_epochs=1 and checkpoint.keep_best=true from the first step on keep it, if "
+      "it can be written",
+      best.step, scores_text(best, " and "));
 }
 
-/// Warns if the best evaluation has no checkpoint.
 void print_best(const Options& options, const OutputFolder& folder, RunLog& log) {
-  if (!options.best_checkpoint_kept) return;
-  const auto kept = best_checkpoint(options, folder, log);
-  print_kept(folder.checkpoints(), kept);
-  const std::vector<Evaluation> all = log.evaluations();
-  const std::size_t best = best_of(options.pipeline.stopping.monitor, 0, all);
-  if (!all.empty() && (!kept || kept->step != all[best].step))
-    log.warn(
-        fmt::format("the best evaluation, after step {} with {}, has no checkpoint; "
-                    "checkpoint.every_epochs=1 and checkpoint.keep_best=true from the first step "
-                    "on keep it, if it can be written",
-                    all[best].step, scores_text(all[best], " and ")));
+  const std::string warning = print_best(options, folder.checkpoints(), log.evaluations());
+  if (!warning.empty()) log.warn(warning);
 }
 
 /// The last evaluation comes after the last checkpoint, which kept what was the best until then.
@@ -380,11 +393,12 @@ int lead_run(const TrainCommand& command,
   const StartingPoint& start = resumption.start;
   if (!folder) {
     print_nothing_left(start, timeline, stopped_early, pipeline->stopping);
-    if (resumption.output) remove_leftovers(*resumption.output, start.steps);
-    if (options.best_checkpoint_kept && resumption.output)
-      print_kept(*resumption.output / "checkpoints",
-                 best_with_checkpoint(*resumption.output / "checkpoints",
-                                      pipeline->stopping.monitor, pipeline->stopping.before));
+    if (resumption.output && lies_in_output(start.checkpoint, *resumption.output)) {
+      remove_leftovers(*resumption.output, start.steps);
+      const std::string warning =
+          print_best(options, *resumption.output / "checkpoints", pipeline->stopping.before);
+      if (!warning.empty()) print_warning("{}", warning);
+    }
     return exit_done;
   }
   folder->write_options(options_for_restart(options, pipeline->partition));

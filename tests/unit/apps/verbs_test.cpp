@@ -501,6 +501,24 @@ TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
   words.insert(words.end(), {"--restart", "auto"});
   EXPECT_THAT(run_troupe(words).out, AllOf(HasSubstr("nothing left to train"), HasSubstr(named)));
   EXPECT_FALSE(fs::exists(leftover));
+
+  // Another output folder belongs to another run: its files are left, and its score is not known.
+  const fs::path other = root_ / "other";
+  fs::create_directories(other / "checkpoints" / leftover.filename());
+  fs::copy(checkpoints / checkpoint_name(best), other / "checkpoints" / checkpoint_name(best),
+           fs::copy_options::recursive);
+  words = {"train",     (root_ / "o.yaml").string(),
+           "-o",        other.string(),
+           "--restart", (checkpoints / checkpoint_name(scores.back().step)).string()};
+  for (const char* setting :
+       {"train.epochs=4", "train.lr=30", "train.schedule=constant", "train.warmup_steps=90",
+        "train.batch_size=6", "train.micro_batches=1", "checkpoint.keep_best=true"})
+    words.insert(words.end(), {"-r", setting});
+  const Ran elsewhere = run_troupe(words);
+  EXPECT_THAT(elsewhere.out,
+              AllOf(HasSubstr("nothing left to train"), Not(HasSubstr("best checkpoint in"))))
+      << elsewhere.error;
+  EXPECT_TRUE(fs::exists(other / "checkpoints" / leftover.filename()));
 }
 
 TEST_F(Verbs, TrainRemovesTheFormerBestCheckpointIfTheLastIsBetter) {
