@@ -233,7 +233,7 @@ std::pair<Rows, Rows> held_out(const ArrayPart& part, double fraction,
                                const DatasetOptions& options) {
   const std::int64_t samples = part.shape()[0];
   if (fraction == 0) return {{part, options.taken(Split::train, samples)}, {part, 0}};
-  HeldOut divided = hold_out(fraction, samples, options.seed);
+  HeldOut divided = hold_out(fraction, samples, options.seed, part.samples_name);
   const auto rows = [&](std::vector<std::uint32_t> of_split, Split split) {
     return Rows{part, options.taken(split, std::ssize(of_split)), std::move(of_split)};
   };

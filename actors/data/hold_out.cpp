@@ -11,16 +11,18 @@
 
 namespace troupe {
 
-HeldOut hold_out(double fraction, std::int64_t samples, std::uint64_t seed) {
+HeldOut hold_out(double fraction, std::int64_t samples, std::uint64_t seed,
+                 const std::string& where) {
   const auto test =
       static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(samples)));
-  if (fraction > 0 && (test == 0 || test == samples))
+  if (test == 0 || test == samples)
     throw Error(ErrorCode::bad_options,
                 fmt::format("`Dataset::test_fraction` is {}, which holds out {} of {} samples",
                             fraction, test, samples),
                 "give a fraction that leaves samples for training and for testing");
   if (samples > std::numeric_limits<std::uint32_t>::max())
-    throw Error(ErrorCode::bad_file, fmt::format("{} samples are too many to divide", samples),
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{} has {} samples, too many to divide", where, samples),
                 "store the test samples apart from the others");
   // An order of its own: an epoch's number is never this.
   const std::vector<std::uint32_t> order =

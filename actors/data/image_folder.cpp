@@ -1,9 +1,13 @@
 #include "actors/data/image_folder.h"
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "actors/data/hold_out.h"
 #include "actors/data/image_files.h"
@@ -112,6 +116,24 @@ fs::path existing(const fs::path& path, const std::vector<std::string>& names) {
   return {};
 }
 
+/// Throws for a folder that by its name holds a split, but has not the name that is read: its
+/// images would be classes of training, or be left out.
+void check_names_of_splits(const fs::path& path) {
+  constexpr std::array splits{"train", "training", "val",  "valid",      "validation",
+                              "test",  "testing",  "eval", "evaluation", "dev"};
+  std::error_code ignored;
+  std::set<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const auto is_name = [&](const char* other) { return ::strcasecmp(name.c_str(), other) == 0; };
+    if (name != "train" && std::ranges::any_of(splits, is_name)) found.insert(name);
+  }
+  if (!found.empty())
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{} is not read under this name", (path / *found.begin()).string()),
+                "call the folders of training and test images train and val (or test)");
+}
+
 /// The first class that only one split has.
 void check_same_classes(const ImageFiles& train, const ImageFiles& test) {
   const auto [in_train, in_test] = std::ranges::mismatch(train.classes, test.classes);
@@ -152,8 +174,9 @@ std::shared_ptr<const SampleReader> ImageFolder::open(const DatasetOptions& opti
     throw Error(ErrorCode::io, "image_folder has no `Dataset::path`", layout_remedy);
   const fs::path test_folder = existing(path, {"val", "test"});
   fs::path train_folder = existing(path, {"train"});
-  if (std::error_code ignored;
-      train_folder.empty() && test_folder.empty() && fs::is_directory(path, ignored))
+  if (test_folder.empty()) check_names_of_splits(path);
+  const bool has_classes_alone = train_folder.empty() && test_folder.empty();
+  if (std::error_code ignored; has_classes_alone && fs::is_directory(path, ignored))
     train_folder = path;
   if (train_folder.empty())
     throw Error(
@@ -161,13 +184,18 @@ std::shared_ptr<const SampleReader> ImageFolder::open(const DatasetOptions& opti
         fmt::format("{} does not exist", (test_folder.empty() ? path : path / "train").string()),
         layout_remedy);
   ImageFiles train = list_image_files(train_folder);
+  if (has_classes_alone && train.classes.size() == 1)
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{} has one class alone, {}", path.string(), train.classes.front()),
+                layout_remedy);
   ImageFiles test;
   if (!test_folder.empty()) {
     check_no_test_samples(test_fraction, test_folder.string());
     test = list_image_files(test_folder);
     check_same_classes(train, test);
   } else if (test_fraction > 0) {
-    const HeldOut divided = hold_out(test_fraction, std::ssize(train.files), options.seed);
+    const HeldOut divided =
+        hold_out(test_fraction, std::ssize(train.files), options.seed, train_folder.string());
     test = chosen_files(train, divided.test);
     train = chosen_files(train, divided.train);
   }

@@ -6,9 +6,10 @@
 namespace troupe {
 
 /// JPEG and PNG files of any size, one folder for each class: `path`/train/CLASS/… for training,
-/// `path`/val/CLASS/… or else `path`/test/CLASS/… for testing. Where neither of the last two is
-/// there, there is no test set but `test_fraction`; where all three are missing, the classes are
-/// those of `path`/CLASS/…. Samples are RGB, [3, image_size, image_size].
+/// `path`/val/CLASS/… or else `path`/test/CLASS/… for testing. Without either, the test set is the
+/// share `test_fraction` of the training images; without all three, these are `path`/CLASS/….
+/// Folders with other names of splits, such as `valid`, are refused. Samples are RGB, [3,
+/// image_size, image_size].
 ///
 /// Both splits are read as by torchvision's ImageFolder: classes are numbered in the order of their
 /// names, and samples are in the order of the classes, folders and file names. Files with other

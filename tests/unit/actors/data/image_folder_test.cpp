@@ -152,6 +152,24 @@ TEST_F(ImageFolderTest, HoldsOutAShareOfFoldersWithoutTestImages) {
                      [&] { open_dataset(definition); });
 }
 
+// Otherwise their images would be two classes, or the test images would be left out.
+TEST_F(ImageFolderTest, RefusesOtherNamesOfSplits) {
+  for (const char* name : {"valid", "Validation", "Test", "VAL"}) {
+    fs::rename(folder_ / "val", folder_ / name);
+    expect_refused(ErrorCode::bad_file, {name, "is not read under this name", "train and val"});
+    fs::rename(folder_ / "train", folder_ / "Training");
+    expect_refused(ErrorCode::bad_file, {"is not read under this name"});
+    fs::rename(folder_ / "Training", folder_ / "train");
+    fs::rename(folder_ / name, folder_ / "val");
+  }
+}
+
+TEST_F(ImageFolderTest, RefusesAFolderAroundTheClasses) {
+  fs::remove_all(folder_ / "val");
+  fs::rename(folder_ / "train", folder_ / "images");
+  expect_refused(ErrorCode::bad_file, {"has one class alone, images", "CLASS"});
+}
+
 TEST_F(ImageFolderTest, TakesFewerSamplesFromAllClasses) {
   const Dataset data = open_dataset(definition(), {.limit = 3});
   const Batch batch = BatchMaker(data, Split::train, {}).make({.samples = {0, 1, 2}});
