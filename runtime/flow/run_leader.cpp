@@ -79,7 +79,7 @@ void RunLeader::vote(const Vote& vote) {
 }
 
 void RunLeader::commit_if_ready(Supervisor::Clock::time_point now) {
-  if (ending_) return;
+  if (ending_ || replacing_) return;  // the end of a replacement asks again
   const auto commit = supervisor_.commit_if_ready(now);
   if (!commit) return;
   order_(*commit);

@@ -129,6 +129,36 @@ TEST(RunLeaderOfAWriter, CommitsWhenTheWriterIsFreeIfNoSnapshotMayBeLate) {
   EXPECT_EQ(orders.size(), before) << "the run ends";
 }
 
+// The actors that are replaced learn the newest commit at the end.
+TEST(RunLeaderOfAWriter, CommitsForAFreeWriterOnlyAfterAReplacement) {
+  Graph graph;
+  graph.connect(graph.add<Counter>("counter/0", 9u), &Counter::out, graph.add<Voter>("voter"),
+                &Voter::in);
+  for (const std::string number : {"1", "2"})
+    graph.connect(graph.add<Counter>("counter/" + number, 9u), &Counter::out,
+                  graph.add<Writer>("writer/" + number), &Writer::in);
+  std::map<std::string, std::uint32_t> actors;
+  for (std::size_t i = 0; i < graph.actors().size(); ++i)
+    actors[graph.actors()[i].name] = static_cast<std::uint32_t>(i);
+  RunOptions options;
+  options.steps = {.count = 9, .exact_snapshot_every = 1};
+  const Placement placement(graph, 0, 1);
+  std::vector<std::uint32_t> commits;
+  RunLeader leader(graph, placement, options, 0, [&](const RunMessage& order) {
+    if (const auto* commit = std::get_if<Commit>(&order)) commits.push_back(commit->step);
+  });
+  leader.receive(0, Vote{actors["voter"], 0, 0}, now);
+  leader.receive(0, Vote{actors["voter"], 0, 1}, now);
+  EXPECT_THAT(commits, ElementsAre(0)) << "two writers are busy";
+  leader.receive(0, ActorFailed{actors["writer/1"], 0, "disk"}, now);
+  leader.receive(0, ActorStatus{.actor = actors["writer/2"], .accepts_snapshot = true}, now);
+  EXPECT_THAT(commits, ElementsAre(0)) << "one is being replaced";
+  for (const auto phase :
+       {ReplacementPhase::prepare, ReplacementPhase::rewire, ReplacementPhase::start})
+    leader.receive(0, PhaseDone{phase, 1}, now);
+  EXPECT_THAT(commits, ElementsAre(0, 1));
+}
+
 TEST_F(RunLeaderTest, WarnsOnceAboutAnOverdueVote) {
   EXPECT_EQ(leader_->overdue_votes(false), "");
   EXPECT_EQ(leader_->overdue_votes(false), "") << "no actor has voted: all may still be at work";
