@@ -96,10 +96,10 @@ std::vector<std::string> kept_constants(const StateSpec& spec, const TensorSourc
   return result;
 }
 
-/// The error for a file of which nothing fits. `misfits` are tensors of the model that the file has
-/// with other shapes or types, and why they do not fit.
-Error nothing_fits(const std::string& origin, const TensorSource& file, const TensorSource& model,
-                   const std::vector<std::string>& misfits) {
+/// The error for a file of so many tensors of which nothing fits. `misfits` are tensors of the
+/// model that the file has with other shapes or types, and why they do not fit.
+Error nothing_fits(const std::string& origin, std::int64_t tensors, const TensorSource& file,
+                   const TensorSource& model, const std::vector<std::string>& misfits) {
   constexpr std::size_t shown = 3;
   std::vector<std::string_view> given;
   for (const TensorInfo& tensor : file.tensors) given.emplace_back(tensor.name);
@@ -114,8 +114,8 @@ Error nothing_fits(const std::string& origin, const TensorSource& file, const Te
                                                         names_of(file), names_of(model))
                                           : listed(misfits, shown);
   return {ErrorCode::bad_file,
-          fmt::format("{}: none of its {} fits{}: {}", origin,
-                      counted(std::ssize(file.tensors), "tensor"), prefix_hint(given, wanted), why),
+          fmt::format("{}: none of its {} fits{}: {}", origin, counted(tensors, "tensor"),
+                      prefix_hint(given, wanted), why),
           misfits.empty() ? "give weights of this model, or rename the tensors of the file as the "
                             "model names them"
                           : "create the model with the sizes of the file, or give weights of this "
@@ -149,7 +149,7 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
       if (found != in_file.end()) misfits.push_back(result.anew.back());
     }
   }
-  if (!any_fits) throw nothing_fits(origin, file, begun, misfits);
+  if (!any_fits) throw nothing_fits(origin, std::ssize(given.tensors), file, begun, misfits);
   for (const TensorInfo& tensor : file.tensors)
     if (!taken.contains(tensor.name) && !in_model.contains(tensor.name))
       result.unused.push_back(tensor.name);

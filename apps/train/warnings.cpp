@@ -113,8 +113,21 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
                                         : "train.freeze and train.groups freeze all parameters"));
   std::ranges::move(frozen_groups(pipeline.optimizer, parameters), std::back_inserter(sentences));
   std::ranges::move(surplus_outputs(pipeline), std::back_inserter(sentences));
-  if (const std::uint32_t steps = timeline_of(pipeline).steps;
-      pipeline.staleness > 0 && pipeline.staleness >= steps)
+  const Timeline timeline = timeline_of(pipeline);
+  const std::uint32_t steps = timeline.steps;
+  if (pipeline.max_steps > steps)
+    sentences.push_back(fmt::format("train.steps is {}, but train.epochs {} makes {}",
+                                    pipeline.max_steps, pipeline.epochs, counted(steps, "step")));
+  // The first evaluation has none before it to improve on.
+  const EarlyStopping& stopping = pipeline.stopping;
+  const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 1);
+  const std::int64_t evaluations =
+      (steps + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch;
+  if (stopping.patience > 0 && needed > evaluations)
+    sentences.push_back(
+        fmt::format("train.patience is {}, but the run has {}: it cannot stop early",
+                    stopping.patience, counted(evaluations, "evaluation")));
+  if (pipeline.staleness > 0 && pipeline.staleness >= steps)
     sentences.push_back(
         fmt::format("parallel.staleness is {} and the run has {}: no gradient will be applied",
                     pipeline.staleness, counted(steps, "step")));
@@ -183,24 +196,13 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
       options.optimizer.name.starts_with("adam") && pipeline.rate.lr >= high)
     sentences.push_back(fmt::format("train.lr is {}; {} usually takes about {}", pipeline.rate.lr,
                                     options.optimizer.name, usual));
-  const std::uint32_t steps = timeline_of(pipeline).steps;
-  if (pipeline.max_steps > steps)
-    sentences.push_back(fmt::format("train.steps is {}, but train.epochs {} makes {}",
-                                    pipeline.max_steps, pipeline.epochs, counted(steps, "step")));
-  // The first evaluation has none before it to improve on.
-  const EarlyStopping& stopping = pipeline.stopping;
-  if (const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 1);
-      stopping.patience > 0 && needed > pipeline.epochs)
-    sentences.push_back(
-        fmt::format("train.patience is {}, too many evaluations for train.epochs {}",
-                    stopping.patience, pipeline.epochs));
   // The average begins with the weights of the first step.
-  if (const double kept = std::pow(options.ema_decay, std::max(steps, 1u) - 1);
-      steps > 1 && options.ema_decay > 0 && kept > 0.1)
-    sentences.push_back(
-        fmt::format("with train.ema_decay {}, the average after {} has {:.0f} % of the weights "
-                    "after the first step",
-                    options.ema_decay, counted(steps, "step"), 100 * kept));
+  if (const std::uint32_t steps = timeline_of(pipeline).steps; options.ema_decay > 0 && steps > 1)
+    if (const double kept = std::pow(options.ema_decay, steps - 1); kept > 0.1)
+      sentences.push_back(
+          fmt::format("with train.ema_decay {}, the average after {} has {:.0f} % of the weights "
+                      "after the first step",
+                      options.ema_decay, counted(steps, "step"), 100 * kept));
   const std::uint32_t processes = pipeline.processes;
   const int kernel_threads = intra_op_threads(options, processes);
   const int threads = actor_threads(options, processes) * kernel_threads;

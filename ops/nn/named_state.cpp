@@ -172,15 +172,14 @@ TensorSource without_wrapper(const StateSpec& spec, TensorSource source) {
 
 /// Adds the model's counters to a file of this model that has none of them.
 TensorSource with_counters(const StateSpec& spec, TensorSource source) {
-  const std::unordered_set<std::string_view> names = names_of(spec);
-  if (std::ranges::none_of(source.tensors,
-                           [&](const TensorInfo& tensor) { return names.contains(tensor.name); }))
-    return source;
   std::unordered_map<std::string, std::function<Tensor()>> counters;
   for (const CounterSpec& counter : spec.counters()) counters.emplace(counter.name, counter.read);
-  if (std::ranges::any_of(source.tensors,
-                          [&](const TensorInfo& tensor) { return counters.contains(tensor.name); }))
-    return source;
+  const std::unordered_set<std::string_view> names = names_of(spec);
+  const auto has_any = [&](const auto& of) {
+    return std::ranges::any_of(source.tensors,
+                               [&](const TensorInfo& tensor) { return of.contains(tensor.name); });
+  };
+  if (counters.empty() || has_any(counters) || !has_any(names)) return source;
   for (const CounterSpec& counter : spec.counters())
     source.tensors.push_back({counter.name, DType::i64, Shape{}});
   source.read = [counters = std::move(counters),

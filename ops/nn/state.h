@@ -168,10 +168,10 @@ void check_tensors(const StateSpec& spec, const TensorSource& tensors,
 bool has_value(const ConstantSpec& constant, const Tensor& found);
 
 /// A file's tensors by the names of `spec`: a parameter that the file has under an alias alone gets
-/// its own name; other aliases are left out. A file without any counters, such as one of PyTorch
-/// before 0.4.1, gets those of a new model, as in load_state_dict. If none of the names fits, but
-/// some do behind modules such as "module." of DistributedDataParallel, "_orig_mod." of
-/// torch.compile or the attribute of a LightningModule, these are removed.
+/// its own name; other aliases are left out. If none of the names fits, but some do behind modules
+/// such as "module." of DistributedDataParallel, "_orig_mod." of torch.compile or the attribute of
+/// a LightningModule, these are removed. A file with some of the names, but no counter, such as one
+/// of PyTorch before 0.4.1, gets the counters of a new model, as in load_state_dict.
 TensorSource by_own_names(const StateSpec& spec, TensorSource source);
 
 /// The inverse of named_tensors, in the CPU's memory: a state whose tensors are found by name, read

@@ -110,8 +110,11 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
   EXPECT_THAT(reported({"train.steps=1", "train.ema_decay=0.9"}), Not(HasSubstr("average")));
   EXPECT_THAT(reported({"train.steps=100000"}),
               HasSubstr("train.steps is 100000, but train.epochs 1 makes "));
-  EXPECT_THAT(reported({"train.epochs=4", "train.patience=4"}),
-              HasSubstr("train.patience is 4, too many evaluations for train.epochs 4"));
+  EXPECT_THAT(
+      reported({"train.epochs=4", "train.patience=4"}),
+      HasSubstr("train.patience is 4, but the run has 4 evaluations: it cannot stop early"));
+  EXPECT_THAT(reported({"train.epochs=4", "train.steps=1", "train.patience=3"}),
+              HasSubstr("train.patience is 3, but the run has 1 evaluation: "));
   EXPECT_THAT(reported({"train.epochs=4", "train.patience=3"}), Not(HasSubstr("patience")));
   EXPECT_THAT(reported({"train.epochs=4", "train.patience=4", "train.target_accuracy=0.9"}),
               Not(HasSubstr("patience")));

@@ -336,6 +336,9 @@ TEST(StateFrom, BeginsCountersThatAFileHasNoneOf) {
   named.pop_back();
   EXPECT_EQ(state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true)->counters,
             (std::vector<std::int64_t>{0, 0}));
+  EXPECT_THAT(by_own_names(spec, TensorSource::of({{"z", Tensor::zeros(Shape{1})}})).tensors,
+              testing::SizeIs(1))
+      << "of another model";
   named.pop_back();
   EXPECT_THAT(
       message_of([&] { state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true); }),
