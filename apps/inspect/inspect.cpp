@@ -49,14 +49,13 @@ void print_entry(std::string_view what, const std::string& key, const std::strin
 }
 
 void print_table(const std::vector<Row>& rows) {
-  const auto right = [](const auto& text) { return fmt::format("{:>12}", text); };
-  std::vector<std::vector<std::string>> table{{"name", "dtype", "shape", right("bytes")}};
+  std::vector<std::vector<std::string>> table{{"name", "dtype", "shape", "bytes"}};
   std::uint64_t total = 0;
   for (const Row& row : rows) {
-    table.push_back({row.name, row.dtype, row.shape, right(row.bytes)});
+    table.push_back({row.name, row.dtype, row.shape, std::to_string(row.bytes)});
     total += row.bytes;
   }
-  table.push_back({counted(std::ssize(rows), "tensor"), "", "", right(total)});
+  table.push_back({counted(std::ssize(rows), "tensor"), "", "", std::to_string(total)});
   print_columns(table);
 }
 

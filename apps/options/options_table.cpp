@@ -233,11 +233,11 @@ void add_run(OptionFields& fields, Options& o) {
            {"callbacks",
             "train.patience stops early, checkpoint.* says which checkpoints there "
             "are, train.schedule is the learning rate schedule"}}}));
-  fields.push_back(
-      choice_field("device", o.device, device_names,
-                   "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
-                   "has CUDA and one can be used, else the CPU",
-                   {.synonyms = {"accelerator", "gpu", "no_cuda"}}));
+  fields.push_back(choice_field(
+      "device", o.device, device_names,
+      "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
+      "has CUDA and one can be used, else the CPU",
+      {.synonyms = {"accelerator", "gpu"}, .hints = {{"no_cuda", "set device to cpu"}}}));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
@@ -474,7 +474,8 @@ void add_train(OptionFields& fields, Options& o) {
       "export use the average, with the running statistics of the last step; 0: none",
       {.at_least = 0,
        .below = 1,
-       .synonyms = {"ema", "model_ema", "model_ema_decay", "moving_average", "swa"}}));
+       .synonyms = {"ema", "model_ema", "model_ema_decay", "moving_average"},
+       .hints = {{"swa", "there is no SWA; train.ema_decay averages the weights of all steps"}}}));
   add_loss(fields, p.loss);
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
@@ -715,8 +716,11 @@ void add_writing(OptionFields& fields, Options& o) {
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
                          "also keep the checkpoint with the best evaluation by train.monitor; "
                          "training then waits until a checkpoint before is written",
-                         {.synonyms = {"save_best_only", "save_best", "load_best_model_at_end"},
-                          .hints = {{"mode",
+                         {.synonyms = {"save_best_only", "save_best"},
+                          .hints = {{"load_best_model_at_end",
+                                     "checkpoint.keep_best keeps the best checkpoint, which eval "
+                                     "and export take with --best"},
+                                    {"mode",
                                      "train.monitor implies it: a loss is to fall, an accuracy to "
                                      "rise"}}}));
   fields.push_back(

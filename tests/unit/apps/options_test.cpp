@@ -576,14 +576,11 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"gpu", "device"},
       {"data_root", "data.path"},
       {"num_train_epochs", "train.epochs"},
-      {"no-cuda", "device"},
       {"clip_grad", "train.clip_norm"},
-      {"load_best_model_at_end", "checkpoint.keep_best"},
       {"adam_beta1", "train.betas"},
       {"opt-betas", "train.betas"},
       {"val-resize-size", "data.resize"},
       {"train-crop-size", "data.image_size"},
-      {"swa", "train.ema_decay"},
       {"lr-step-size", "train.step_epochs"},
       {"lr-gamma", "train.step_factor"},
       {"save_steps", "checkpoint.every_steps"},
@@ -625,6 +622,9 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"amsgrad=true"}), HasSubstr("no AMSGrad"));
   EXPECT_THAT(refusal("", {"milestones=[30, 60]"}), HasSubstr("train.step_epochs"));
   EXPECT_THAT(refusal("", {"eta_min=0"}), HasSubstr("cosine ends near 0"));
+  EXPECT_THAT(refusal("", {"no-cuda=true"}), HasSubstr("set device to cpu"));
+  EXPECT_THAT(refusal("", {"swa=true"}), HasSubstr("there is no SWA"));
+  EXPECT_THAT(refusal("", {"load_best_model_at_end=true"}), HasSubstr("with --best"));
   EXPECT_THAT(refusal("", {"test-only=true"}), HasSubstr("the verb eval"));
   EXPECT_THAT(refusal("", {"evaluation_strategy=epoch"}), HasSubstr("follow each epoch"));
   for (const char* key : {"torch_compile", "persistent_workers", "cache-dataset"})
