@@ -31,18 +31,6 @@ Error unreadable(const fs::path& folder, const std::error_code& error) {
                "check the folder and its permissions");
 }
 
-std::vector<std::string> class_names(const fs::path& folder) {
-  std::error_code error;
-  std::vector<std::string> names;
-  fs::directory_iterator entry(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
-    if (std::error_code ignored; !is_hidden(entry->path()) && entry->is_directory(ignored))
-      names.push_back(entry->path().filename().string());
-  if (error) throw unreadable(folder, error);
-  std::ranges::sort(names);
-  return names;
-}
-
 /// Throws if a link leads back to a folder that it lies in: `real` are those of the iterator's
 /// depth and above, without links. Appends the folder's own.
 void enter(const fs::path& folder, bool is_link, std::vector<fs::path>& real) {
@@ -90,6 +78,18 @@ void add_class(const fs::path& folder, const std::string& name, std::vector<std:
 }
 
 }  // namespace
+
+std::vector<std::string> class_names(const fs::path& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
+    if (std::error_code ignored; !is_hidden(entry->path()) && entry->is_directory(ignored))
+      names.push_back(entry->path().filename().string());
+  if (error) throw unreadable(folder, error);
+  std::ranges::sort(names);
+  return names;
+}
 
 std::int64_t ImageFiles::class_of(std::int64_t file) const {
   return std::ranges::upper_bound(first_file, file) - first_file.begin() - 1;

@@ -18,6 +18,10 @@ struct ImageFiles {
   std::int64_t class_of(std::int64_t file) const;
 };
 
+/// The names of the folders in `folder`, sorted, without hidden ones. Throws Error{io} for a folder
+/// that is missing or unreadable.
+std::vector<std::string> class_names(const std::filesystem::path& folder);
+
 /// The files of these numbers, in ascending order. Classes without a file remain.
 ImageFiles chosen_files(const ImageFiles& all, const std::vector<std::uint32_t>& numbers);
 

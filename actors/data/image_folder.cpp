@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 #include <string>
 
 #include "actors/data/hold_out.h"
@@ -121,17 +120,13 @@ fs::path existing(const fs::path& path, const std::vector<std::string>& names) {
 void check_names_of_splits(const fs::path& path) {
   constexpr std::array splits{"train", "training", "val",  "valid",      "validation",
                               "test",  "testing",  "eval", "evaluation", "dev"};
-  std::error_code ignored;
-  std::set<std::string> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
-    const std::string name = entry.path().filename().string();
-    const auto is_name = [&](const char* other) { return ::strcasecmp(name.c_str(), other) == 0; };
-    if (name != "train" && std::ranges::any_of(splits, is_name)) found.insert(name);
+  for (const std::string& name : class_names(path)) {
+    const auto is_name = [&](const char* split) { return ::strcasecmp(name.c_str(), split) == 0; };
+    if (name != "train" && std::ranges::any_of(splits, is_name))
+      throw Error(ErrorCode::bad_file,
+                  fmt::format("{} is not read under this name", (path / name).string()),
+                  "call the folders of training and test images train and val (or test)");
   }
-  if (!found.empty())
-    throw Error(ErrorCode::bad_file,
-                fmt::format("{} is not read under this name", (path / *found.begin()).string()),
-                "call the folders of training and test images train and val (or test)");
 }
 
 /// The first class that only one split has.
@@ -174,15 +169,16 @@ std::shared_ptr<const SampleReader> ImageFolder::open(const DatasetOptions& opti
     throw Error(ErrorCode::io, "image_folder has no `Dataset::path`", layout_remedy);
   const fs::path test_folder = existing(path, {"val", "test"});
   fs::path train_folder = existing(path, {"train"});
-  if (test_folder.empty()) check_names_of_splits(path);
-  const bool has_classes_alone = train_folder.empty() && test_folder.empty();
-  if (std::error_code ignored; has_classes_alone && fs::is_directory(path, ignored))
-    train_folder = path;
+  std::error_code ignored;
+  const bool has_classes_alone =
+      train_folder.empty() && test_folder.empty() && fs::is_directory(path, ignored);
+  if (has_classes_alone) train_folder = path;
   if (train_folder.empty())
     throw Error(
         ErrorCode::io,
         fmt::format("{} does not exist", (test_folder.empty() ? path : path / "train").string()),
         layout_remedy);
+  if (test_folder.empty()) check_names_of_splits(path);
   ImageFiles train = list_image_files(train_folder);
   if (has_classes_alone && train.classes.size() == 1)
     throw Error(ErrorCode::bad_file,

@@ -152,6 +152,13 @@ TEST_F(ImageFolderTest, HoldsOutAShareOfFoldersWithoutTestImages) {
                      [&] { open_dataset(definition); });
 }
 
+TEST_F(ImageFolderTest, PassesOverFilesBesideItsFolders) {
+  fs::remove_all(folder_ / "val");
+  test::write_text(folder_ / "test", "text");
+  test::write_text(folder_ / "valid", "text");
+  EXPECT_EQ(open().count(Split::train), 5);
+}
+
 // Otherwise their images would be two classes, or the test images would be left out.
 TEST_F(ImageFolderTest, RefusesOtherNamesOfSplits) {
   for (const char* name : {"valid", "Validation", "Test", "VAL"}) {
