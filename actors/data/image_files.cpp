@@ -74,7 +74,7 @@ void add_class(const fs::path& folder, const std::string& name, std::vector<std:
                 fmt::format("{} has no .jpg, .jpeg or .png file", (folder / name).string()),
                 "add images of the class, or remove its folder");
   std::ranges::sort(found);
-  for (const auto& [below, file] : found) files.push_back(below + "/" + file);
+  for (const auto& [below, file] : found) files.push_back(fmt::format("{}/{}", below, file));
 }
 
 }  // namespace

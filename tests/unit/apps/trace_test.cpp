@@ -52,5 +52,28 @@ TEST(Trace, ShowsActionsByWordsAndActorsInTheOrderOfTheData) {
   EXPECT_EQ(places, in_order);
 }
 
+TEST(TimeTable, ExplainsCreditAndOtherTimesOnlyWhereActorsSpentThem) {
+  using std::chrono::milliseconds;
+  RunReport report;
+  report.actors.push_back({.name = "stage/0",
+                           .time = {.compute = milliseconds(80), .no_input = milliseconds(20)},
+                           .actions = 12});
+  const std::string quiet = time_split_table(report);
+  EXPECT_NE(quiet.find("stage/0              80.0 %       20.0 %"), quiet.npos) << quiet;
+  EXPECT_EQ(quiet.find("needs credit:"), quiet.npos) << quiet;
+  EXPECT_EQ(quiet.find("other:"), quiet.npos) << quiet;
+
+  report.actors.push_back(
+      {.name = "loader", .time = {.compute = milliseconds(10), .no_credit = milliseconds(90)}});
+  const std::string waiting = time_split_table(report);
+  EXPECT_NE(waiting.find("needs credit: waiting for a free slot"), waiting.npos) << waiting;
+  EXPECT_EQ(waiting.find("other:"), waiting.npos) << waiting;
+
+  report.actors.push_back(
+      {.name = "own", .time = {.compute = milliseconds(50), .other = milliseconds(50)}});
+  const std::string busy = time_split_table(report);
+  EXPECT_NE(busy.find("other: waiting for a thread"), busy.npos) << busy;
+}
+
 }  // namespace
 }  // namespace troupe
