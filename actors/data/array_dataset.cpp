@@ -50,8 +50,8 @@ Tensor classes_from(const Tensor& targets, const std::string& name) {
     if (std::cmp_less(from[i], 0) ||
         std::cmp_greater_equal(from[i], std::numeric_limits<std::int64_t>::max()))
       refuse(name, fmt::format("has the class {} at {}", from[i], i), "number classes from 0");
-    classes.data<std::int64_t>()[i] = static_cast<std::int64_t>(from[i]);
   }
+  widen(targets, classes);
   return classes;
 }
 

@@ -123,6 +123,7 @@ void inspect_checkpoint(const std::filesystem::path& path) {
 
 std::vector<Row> rows_by_name(const std::vector<TensorInfo>& tensors) {
   std::vector<Row> rows;
+  rows.reserve(tensors.size());
   for (const TensorInfo& tensor : tensors)
     rows.push_back(row_of(tensor.name, tensor.dtype, tensor.shape));
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.name < b.name; });

@@ -640,6 +640,9 @@ void add_parallel(OptionFields& fields, Options& o) {
       "blocks of each stage; auto balances their cost, measured on this machine at the start of "
       "a new run; set a list for a repeatable division",
       {.at_least = 1, .at_most = largest_count, .empty_word = "auto", .old_path = "parallel.cut"}));
+}
+
+void add_threads(OptionFields& fields, Options& o) {
   fields.push_back(field("parallel.actor_threads", o.run.threads,
                          "threads that run actors, in each process; 0: one for each stage of each "
                          "replica in the process, as far as the cores suffice",
@@ -655,7 +658,10 @@ void add_parallel(OptionFields& fields, Options& o) {
                           .empty_word = "auto",
                           .synonyms = {"omp_threads"},
                           .setting = "Stream::threads"}));
-  fields.push_back(field("parallel.bucket_cap_mb", in_mebibytes(p.bucket_cap_bytes),
+}
+
+void add_reduction(OptionFields& fields, Options& o) {
+  fields.push_back(field("parallel.bucket_cap_mb", in_mebibytes(o.pipeline.bucket_cap_bytes),
                          "largest bucket of gradients that are reduced together, in MiB; a larger "
                          "block is a bucket of its own",
                          {.above = 0,
@@ -773,6 +779,8 @@ OptionFields option_fields(Options& options) {
   add_train(fields, options);
   add_loss_scale(fields, options.pipeline.loss_scale);
   add_parallel(fields, options);
+  add_threads(fields, options);
+  add_reduction(fields, options);
   add_transport(fields, options);
   add_writing(fields, options);
   add_recovery(fields, options);

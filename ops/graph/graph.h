@@ -25,7 +25,7 @@ using Sizes = std::vector<Size>;
 /// An index into Graph::values; negative: absent.
 struct ValueId {
   int index = -1;
-  friend auto operator<=>(const ValueId&, const ValueId&) = default;
+  auto operator<=>(const ValueId&) const = default;
 };
 
 /// A tensor of the graph.
