@@ -59,6 +59,8 @@ std::string as_override(std::string_view flag, const Definitions& own) {
     const std::string_view own = std::string_view(field.path).substr(field.path.rfind('.') + 1);
     if (name == own || name == field.path || std::ranges::count(field.synonyms, name) > 0)
       return fmt::format("did you mean -r {}=VALUE? ", field.path);
+    for (const auto& [foreign, remedy] : field.hints)
+      if (name == foreign) return fmt::format("{}; ", remedy);
   }
   return {};
 }

@@ -151,7 +151,7 @@ void check_array_path(std::string_view name, const fs::path& path) {
         ErrorCode::bad_options,
         fmt::format("`Dataset::path` is {}, which {}", path.string(),
                     std::filesystem::exists(path, ignored) ? "is not a file" : "does not exist"),
-        fmt::format("give the file of {} that holds the arrays", name));
+        fmt::format("set `Dataset::path` to the file of {} that holds the arrays", name));
 }
 
 std::shared_ptr<const SampleReader> open_arrays(std::string_view name, const fs::path& path,

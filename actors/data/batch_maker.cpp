@@ -35,7 +35,8 @@ void check_finite(const Dataset& dataset, const MicroBatchSamples& wanted, const
                           not_finite_text(samples, *found), *found % size + 1, size,
                           is_transformed ? ", behind the program's own transform" : ""),
               is_transformed ? "let the transform write a number"
-                             : "remove the sample, or give it a number");
+                             : fmt::format("remove the sample, or give it a number that {} holds",
+                                           name_of(samples.dtype())));
 }
 
 /// The rows of a tensor, each moved on by one; the last becomes the first.

@@ -204,7 +204,8 @@ class Table {
       const std::optional<float> value = float_in(cell);
       if (!value)
         refuse_cell(line_, feature_names_[feature], cell,
-                    "give it a number, remove the row, or name the column in `Dataset::target`");
+                    "give it a number, or remove the row or the column; only targets "
+                    "(`Dataset::target`) may be texts");
       features_.push_back(*value);
       ++feature;
     }
@@ -317,6 +318,10 @@ std::shared_ptr<const SampleReader> CsvTable::open(const DatasetOptions& options
                     : fmt::format("`Dataset::path` is {}, which does not exist", path.string()),
                 "set `Dataset::path` to a CSV file, or to the folder of train.csv and test.csv");
   const bool folder = fs::is_directory(path, ignored);
+  if (folder && !fs::exists(path / "train.csv", ignored))
+    throw Error(ErrorCode::io,
+                fmt::format("`Dataset::path` is {}, which has no train.csv", path.string()),
+                "set `Dataset::path` to a CSV file, or to the folder of train.csv and test.csv");
   const Table train(folder ? path / "train.csv" : path, target);
   std::vector<const Table*> tables{&train};
   std::optional<Table> test;

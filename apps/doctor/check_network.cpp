@@ -187,6 +187,14 @@ Findings check_cluster(const Machine& machine, const ClusterProfile& profile) {
          fmt::format("this troupe is built for {}, but the nodes of {} are {}",
                      machine.architecture, profile.title, profile.nodes.front().architecture),
          "build it on a compute node of the cluster"});
+  else if (!machine.world)  // such as a login node: a job's own nodes are of the right kind
+    for (const auto& kind : profile.nodes)
+      if (kind.gpus > 0 && !of_kind(kind))
+        findings.push_back(
+            {Severity::warning, "cluster",
+             fmt::format("this troupe is built for {}, but the nodes {} of {} are {}",
+                         machine.architecture, kind.name, profile.title, kind.architecture),
+             "for runs on these nodes, build it on one of them"});
   const bool gpus = machine.reserved_gpus() > 0;
   for (const auto& line : profile.environment) {
     const bool needed =

@@ -46,7 +46,10 @@ Options recorded_options(const WeightsFile& weights, const std::vector<std::stri
     constexpr std::string_view key = "model.name=";
     const auto named = std::ranges::find_if(
         overrides, [&](const std::string& text) { return text.starts_with(key); });
-    if (named == overrides.end()) throw;
+    if (named == overrides.end() && !error.message().starts_with(source)) throw;
+    if (named == overrides.end())
+      throw Error(error.code(), error.message(),
+                  fmt::format("{}; here with -r KEY=VALUE", error.remedy()));
     std::vector<std::string> others = overrides;
     std::erase(others, *named);
     parse_recorded_options(weights.options, source, others, own);  // throws what else is wrong
@@ -66,8 +69,9 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
         fmt::format("{} holds weights without options: the model and the normalisation are unknown",
                     weights.path.string()),
         "give the options of the run with --options RUN/options_restart.yaml");
-  // The weights that the run started from do not matter, and may no longer exist.
-  std::vector<std::string> overrides = {"model.weights="};
+  // The weights that the run started from do not matter, and may no longer exist. Nor do the
+  // batches of its training samples, which `overrides` may make fewer.
+  std::vector<std::string> overrides = {"model.weights=", "data.drop_last=false"};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Options options = recorded_options(weights, overrides, own);
   // A run on a GPU can be evaluated on a host without one, unless the command line or the precision

@@ -95,9 +95,16 @@ std::string share_text(const std::vector<Row>& rows, std::string_view of_whom) {
   return fmt::format("{} of the {}, {} bytes", counted(std::ssize(rows), "tensor"), of_whom, bytes);
 }
 
-void inspect_checkpoint(const std::filesystem::path& path) {
-  const CheckpointChoice choice = newest_complete_checkpoint(path);
+/// The checkpoint that `path` stands for, with a warning for each newer one that is damaged.
+CheckpointChoice checkpoint_of(const std::filesystem::path& path) {
+  CheckpointChoice choice = newest_complete_checkpoint(path);
   for (const auto& reason : choice.skipped) print_warning("skipped {}", reason);
+  return choice;
+}
+
+/// Returns whether all checkpoints that are newer than the one it lists are complete.
+bool inspect_checkpoint(const std::filesystem::path& path) {
+  const CheckpointChoice choice = checkpoint_of(path);
   const Checkpoint checkpoint = open_complete_checkpoint(choice.folder);
   checkpoint.verify();
   const Manifest& manifest = checkpoint.manifest();
@@ -119,6 +126,14 @@ void inspect_checkpoint(const std::filesystem::path& path) {
   print_out("{}; {}\n\n", share_text(model, "model"), share_text(optimizer, "optimizer"));
   model.insert(model.end(), optimizer.begin(), optimizer.end());
   print_table(model);
+  return choice.skipped.empty();
+}
+
+/// The same for its digest.
+bool print_checkpoint_digest(const std::filesystem::path& path) {
+  const CheckpointChoice choice = checkpoint_of(path);
+  print_out("{}\n", digest_of(choice.folder));
+  return choice.skipped.empty();
 }
 
 std::vector<Row> rows_by_name(const std::vector<TensorInfo>& tensors) {
@@ -172,13 +187,16 @@ int inspect(const InspectArguments& arguments) {
   const bool is_weights = kind == FileKind::safetensors || kind == FileKind::torch_zip;
   if (!is_folder && !is_weights && (arguments.digest || !is_data))
     throw foreign_file(path, kind, arguments.digest ? weights_files : inspected_files);
+  if (is_folder && !is_distributed_checkpoint(path)) {
+    const bool complete =
+        arguments.digest ? print_checkpoint_digest(path) : inspect_checkpoint(path);
+    return complete ? exit_done : exit_failed;
+  }
   if (arguments.digest)
     print_out("{}\n", digest_of(arguments.file));
-  else if (is_distributed_checkpoint(path))
+  else if (is_folder)
     inspect_torch(path, open_distributed_checkpoint(path, part),
                   "distributed checkpoint of PyTorch");
-  else if (is_folder)
-    inspect_checkpoint(path);
   else if (kind == FileKind::torch_zip)
     inspect_torch(path, open_torch_file(path, part), "PyTorch file");
   else if (is_data)

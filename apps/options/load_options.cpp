@@ -122,6 +122,16 @@ std::vector<std::string> unusual_rate(const Options& options, const OptionOrigin
                       options.pipeline.rate.lr, options.optimizer.name, *usual)};
 }
 
+/// A sentence if a warm-up precedes the rise of one_cycle.
+std::vector<std::string> second_warmup(const Options& options, const OptionOrigins& origins) {
+  const LearningRateOptions& rate = options.pipeline.rate;
+  if (rate.schedule != LearningRateSchedule::one_cycle || rate.warmup_steps == 0) return {};
+  return {
+      fmt::format("{}: train.warmup_steps {} delays the schedule one_cycle, which itself rises "
+                  "for 30 % of its steps",
+                  origins.of("train.warmup_steps"), rate.warmup_steps)};
+}
+
 /// Sentences for what chooses among evaluations where none are compared.
 std::vector<std::string> unused_comparison(const Options& options, const OptionOrigins& origins) {
   const EarlyStopping &stopping = options.pipeline.stopping, defaults;
@@ -256,6 +266,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
                     std::back_inserter(options.warnings));
   std::ranges::move(unused_loss_scale(options, origins), std::back_inserter(options.warnings));
   std::ranges::move(unusual_rate(options, origins), std::back_inserter(options.warnings));
+  std::ranges::move(second_warmup(options, origins), std::back_inserter(options.warnings));
   if (has_mean) std::ranges::move(unused_mean(options), std::back_inserter(options.warnings));
   if (has_data && !data)
     options.warnings.push_back(

@@ -49,6 +49,10 @@ constexpr std::string_view groups_hint =
     "weight_decay: 0}]";
 constexpr std::string_view warmup_hint =
     "train.warmup_steps counts steps: epochs × steps of one, or ratio × steps of the run";
+constexpr std::string_view one_cycle_hint =
+    "the schedule one_cycle rises from train.lr / 25 for 30 % of the steps and falls to near 0, "
+    "PyTorch's defaults; they cannot be changed: leave it out";
+constexpr std::string_view gpu_hint = "write cuda for an NVIDIA GPU, or auto";
 constexpr std::string_view zero_hint =
     "there is no ZeRO: the stages of parallel.pipeline divide weights, gradients and optimizer "
     "state";
@@ -219,6 +223,7 @@ void add_run(OptionFields& fields, Options& o) {
            {"test_only", "the verb eval evaluates a checkpoint"},
            {"default_root_dir", output_hint},
            {"output_dir", output_hint},
+           {"dirpath", output_hint},
            {"pin_memory", no_option_hint},
            {"torch_compile", no_option_hint},
            {"persistent_workers", no_option_hint},
@@ -230,18 +235,25 @@ void add_run(OptionFields& fields, Options& o) {
            {"enable_progress_bar", "a terminal always has a progress bar: leave it out"},
            {"zero_optimization", zero_hint},
            {"zero_stage", zero_hint},
+           {"fsdp",
+            "there is no FSDP: the stages of parallel.pipeline divide weights, gradients "
+            "and optimizer state"},
            {"callbacks",
             "train.patience stops early, checkpoint.* says which checkpoints there "
             "are, train.schedule is the learning rate schedule"}}}));
-  fields.push_back(choice_field(
-      "device", o.device, device_names,
-      "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
-      "has CUDA and one can be used, else the CPU",
-      {.synonyms = {"accelerator", "gpu"}, .hints = {{"no_cuda", "set device to cpu"}}}));
+  fields.push_back(
+      choice_field("device", o.device, device_names,
+                   "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
+                   "has CUDA and one can be used, else the CPU",
+                   {.synonyms = {"accelerator", "gpu"},
+                    .hints = {{"no_cuda", "set device to cpu"}},
+                    .value_hints = {{"gpu", gpu_hint},
+                                    {"mps", "there is no MPS: write cpu"},
+                                    {"tpu", "there are no TPUs: write cpu"}}}));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
-  fields.push_back(
-      field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing"));
+  fields.push_back(field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing",
+                         {.hints = {{"profiler", "trace=true writes trace.json"}}}));
 }
 
 /// model.classes, which may be auto.
@@ -258,7 +270,7 @@ OptionField with_automatic_classes(OptionField field, Options& o) {
 }
 
 void add_model(OptionFields& fields, Options& o) {
-  fields.push_back(name_field("model.name", o.model, "model to train", {"arch"},
+  fields.push_back(name_field("model.name", o.model, "model to train", {"arch", "type"},
                               "export the model from PyTorch and set model.file "
                               "(docs/from-pytorch.md)"));
   add_all(fields, fields_of(o.model, "model.name"));
@@ -312,7 +324,11 @@ void add_data(OptionFields& fields, Options& o) {
                    "auto_augment need grey or RGB images",
                    {.synonyms = {"augmentation", "transforms", "transform", "auto_augment",
                                  "trivial_augment", "rand_augment", "randaugment", "random_erase"},
-                    .hints = {{"ra_sampler", no_option_hint}},
+                    .hints = {{"ra_sampler", no_option_hint},
+                              {"normalize", "data.mean and data.std normalise images"},
+                              {"horizontal_flip", "write data.augment=[flip]"},
+                              {"random_crop", "write data.augment=[crop]"},
+                              {"cutout", "write data.augment=[random_erasing]"}},
                     .value_hints = {{"randomcrop", "did you mean crop?"},
                                     {"randomhorizontalflip", "did you mean flip?"},
                                     {"horizontalflip", "did you mean flip?"},
@@ -431,8 +447,9 @@ void add_train(OptionFields& fields, Options& o) {
                                     {"gradient_accumulation_steps", accumulation_hint}}}));
   fields.push_back(
       lr_field(p.rate.lr, "train.lr", "learning rate; with one_cycle the highest rate"));
-  fields.push_back(
-      name_field("train.optimizer", o.optimizer, "rule that updates the weights", {"opt"}));
+  fields.push_back(name_field("train.optimizer", o.optimizer, "rule that updates the weights",
+                              {"opt"},
+                              "write an optimizer of your own in C++ (docs/own-program.md)"));
   add_all(fields, fields_of(o.optimizer, "train.optimizer"));
   fields.push_back(list_field<GroupOptions>(
       "train.groups", o.groups,
@@ -458,7 +475,8 @@ void add_train(OptionFields& fields, Options& o) {
             {.at_least = 0,
              .at_most = 1e30,
              .synonyms = {"gradient_clip_val", "gradient_clipping", "max_grad_norm", "max_norm",
-                          "clip_grad_norm", "clip_grad_norm_", "grad_clip", "clip_grad"}}));
+                          "clip_grad_norm", "clip_grad_norm_", "grad_clip", "clip_grad",
+                          "gradient_clip"}}));
   fields.push_back(
       field("train.clip_value", o.clip_value,
             "clips each element of a step's gradient to [-clip_value, clip_value] before the "
@@ -480,27 +498,34 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
       "learning rate schedule; it spans train.epochs even if train.steps ends the run earlier, so "
-      "one_cycle, cosine and polynomial come near 0 only in the last epoch",
+      "one_cycle, cosine and polynomial come near 0 only in the last epoch. one_cycle rises from "
+      "train.lr / 25 to train.lr in 30 % of the steps before it falls",
       {.synonyms = {"lr_schedule", "scheduler", "lr_scheduler", "lr_scheduler_type"},
        .hints = {{"T_max", "the schedule cosine spans train.epochs, by steps: leave it out"},
                  {"eta_min", "the schedule cosine ends near 0: leave it out"},
                  {"lr_min", "the schedule cosine ends near 0: leave it out"},
                  {"max_lr", "train.lr is the highest rate of the schedule one_cycle"},
+                 {"pct_start", one_cycle_hint},
+                 {"div_factor", one_cycle_hint},
+                 {"final_div_factor", one_cycle_hint},
+                 {"cycle_momentum", "the schedule one_cycle leaves the momentum as it is"},
                  {"milestones",
                   "the schedule step drops the rate every train.step_epochs epochs; there are no "
                   "other milestones"}},
        .value_hints = {{"linear", linear_hint}, {"linearwithwarmup", linear_hint}},
        .setting = "LearningRateOptions::schedule"}));
-  fields.push_back(field("train.warmup_steps", p.rate.warmup_steps,
-                         "steps in which the learning rate rises linearly from near 0 to train.lr",
-                         {.at_least = 0,
-                          .at_most = most_steps,
-                          .synonyms = {"warmup"},
-                          .hints = {{"warmup_epochs", warmup_hint},
-                                    {"lr_warmup_epochs", warmup_hint},
-                                    {"lr_warmup_method", "the warm-up is linear: leave it out"},
-                                    {"warmup_ratio", warmup_hint},
-                                    {"pct_start", warmup_hint}}}));
+  fields.push_back(
+      field("train.warmup_steps", p.rate.warmup_steps,
+            "steps before the schedule, in which the learning rate rises linearly "
+            "from near 0 to the schedule's first rate: train.lr, or train.lr / 25 with "
+            "one_cycle, which has a rise of its own",
+            {.at_least = 0,
+             .at_most = most_steps,
+             .synonyms = {"warmup"},
+             .hints = {{"warmup_epochs", warmup_hint},
+                       {"lr_warmup_epochs", warmup_hint},
+                       {"lr_warmup_method", "the warm-up is linear: leave it out"},
+                       {"warmup_ratio", warmup_hint}}}));
   const OnlyWith only_step{.key = "train.schedule", .values = {"step"}};
   const OnlyWith with_factor{.key = "train.schedule", .values = {"step", "plateau"}};
   const OnlyWith only_plateau{.key = "train.schedule", .values = {"plateau"}};
@@ -551,6 +576,8 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field("train.evaluate", p.evaluates, "evaluate the test set after each epoch",
                          {.hints = {{"val_check_interval", evaluation_hint},
                                     {"check_val_every_n_epoch", evaluation_hint},
+                                    {"eval_interval", evaluation_hint},
+                                    {"eval_every", evaluation_hint},
                                     {"evaluation_strategy", evaluation_hint}},
                           .setting = "evaluates"}));
 }
@@ -626,6 +653,7 @@ void add_parallel(OptionFields& fields, Options& o) {
                                     {"world_size", processes_hint},
                                     {"local_rank", processes_hint},
                                     {"dist_url", processes_hint},
+                                    {"nproc", processes_hint},
                                     {"nproc_per_node", processes_hint}},
                           .setting = "replicas"}));
   fields.push_back(

@@ -30,11 +30,26 @@
 namespace troupe {
 namespace {
 
+/// What ends the run before its last step; empty if nothing does.
+std::string early_end(const EarlyStopping& stopping) {
+  if (stopping.target_accuracy > 0)
+    return fmt::format("ends early after {} with a test accuracy of {} or more\n",
+                       stopping.patience > 1
+                           ? fmt::format("{} evaluations in a row", stopping.patience)
+                           : std::string("an evaluation"),
+                       stopping.target_accuracy);
+  if (stopping.patience > 0)
+    return fmt::format("ends early after {} in a row without a better {}\n",
+                       counted(stopping.patience, "evaluation"),
+                       monitored_score_names[static_cast<std::size_t>(stopping.monitor)].first);
+  return {};
+}
+
 void print_heading(const Options& options, const PipelineOptions& pipeline,
                    const OutputFolder& folder, const StartingPoint& start,
                    const Timeline& timeline) {
   print_out("{}\n{}\n", data_heading(pipeline.data.dataset), run_heading(options, pipeline));
-  print_out("output in {}\n", folder.path().string());
+  print_out("{}output in {}\n", early_end(pipeline.stopping), folder.path().string());
   if (!start.checkpoint.empty())
     print_out("resuming from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
               timeline.steps);

@@ -116,8 +116,10 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const Timeline timeline = timeline_of(pipeline);
   const std::uint32_t steps = timeline.steps;
   if (pipeline.max_steps > steps)
-    sentences.push_back(fmt::format("train.steps is {}, but train.epochs {} makes {}",
-                                    pipeline.max_steps, pipeline.epochs, counted(steps, "step")));
+    sentences.push_back(fmt::format(
+        "train.steps is {}, but train.epochs {} makes {}; for more, raise train.epochs to {}",
+        pipeline.max_steps, pipeline.epochs, counted(steps, "step"),
+        (pipeline.max_steps + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch));
   // The first evaluation has none before it to improve on.
   const EarlyStopping& stopping = pipeline.stopping;
   const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 1);

@@ -73,11 +73,16 @@ std::string remedy_for(const Lacking& lacking) {
          "operators";
 }
 
-bool ends_with_log_softmax(const Graph& graph) {
+const Softmax* last_softmax(const Graph& graph) {
   const Node* last = maker_of(graph, graph.output);
   const auto* softmax = last ? std::get_if<Softmax>(&last->operation) : nullptr;
   const std::size_t rank = graph.value(graph.output).shape.size();
-  return softmax && softmax->logarithm && rank == 2 && axis_of(softmax->axis, rank) == 1;
+  return softmax && rank == 2 && axis_of(softmax->axis, rank) == 1 ? softmax : nullptr;
+}
+
+bool ends_with_log_softmax(const Graph& graph) {
+  const Softmax* softmax = last_softmax(graph);
+  return softmax && softmax->logarithm;
 }
 
 Model model_of(const std::shared_ptr<const Graph>& graph, const GraphModelOptions& options) {

@@ -23,8 +23,9 @@ bool is_for_evaluation(const Lacking& lacking);
 /// What to do about an operator that Troupe lacks.
 std::string remedy_for(const Lacking& lacking);
 
-/// Whether the graph ends with a log-softmax over the last axis.
-bool ends_with_log_softmax(const Graph& graph);
+/// The softmax or log-softmax over the last axis with which the graph ends; null if it ends with
+/// another operation. Valid as long as the graph.
+const Softmax* last_softmax(const Graph& graph);
 
 /// A model with a block for each part of the graph (partition). Blocks share the graph and record
 /// the primitives of ops/primitives. Their initial state is that of the file unless `initialise`.

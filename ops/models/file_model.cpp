@@ -141,10 +141,15 @@ Model FileModel::make(const SampleSpec& samples) const {
                                         .convolution = convolution,
                                         .drops_log_softmax = has_classes(samples)});
   model.notes = graph->notes;
-  if (has_classes(samples) && graph::ends_with_log_softmax(*graph))
+  if (const auto* softmax = graph::last_softmax(*graph); softmax && has_classes(samples))
     model.notes.push_back(
-        fmt::format("the log-softmax at the end of '{}' is left out: cross-entropy contains it",
-                    file.string()));
+        softmax->logarithm
+            ? fmt::format(
+                  "the log-softmax at the end of '{}' is left out: cross-entropy contains it",
+                  file.string())
+            : fmt::format("'{}' ends with a softmax, and cross-entropy applies another: export the "
+                          "model without it",
+                          file.string()));
   return model;
 }
 

@@ -240,6 +240,11 @@ std::string remedy(const OptionTree& tree, const FieldLimits& limits, bool in_li
       if (const auto whole = number<T>(fmt::format("{:.0f}", *real));
           whole && within(*whole, limits))
         return fmt::format("write {}", *whole);
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    if (const auto real = number<double>(tree.scalar)) {
+      if (*real < limits.at_least) return fmt::format("write {} or more", limits.at_least);
+      if (std::trunc(*real) != *real) return "write a whole number";
+    }
   if (!limits.empty_word.empty() && in_list)
     return fmt::format("write {} or a list such as [{}]", limits.empty_word, Scalar<T>::example);
   return fmt::format("write {}a value such as {}",

@@ -233,6 +233,18 @@ TEST(Doctor, ComparesWithWhatAClustersJobsNeed) {
               HasSubstr("error this troupe is built for riscv64"));
 }
 
+TEST(Doctor, WarnsOnALoginNodeOfGpuNodesWithAnotherProcessor) {
+  const ClusterProfile olivia = find_profile("olivia");  // x86_64 without GPUs, aarch64 with GPUs
+  Machine machine = healthy();
+  machine.world.reset();
+  machine.architecture = "x86_64";
+  EXPECT_THAT(text_of(check_cluster(machine, olivia)),
+              HasSubstr("warning this troupe is built for x86_64, but the nodes gh200 of Olivia "
+                        "(Sigma2) are aarch64"));
+  machine.architecture = "aarch64";
+  EXPECT_EQ(text_of(check_cluster(machine, olivia)), "");
+}
+
 TEST(Doctor, PutsErrorsFirst) {
   Machine machine = healthy();
   machine.environment["OMP_NUM_THREADS"] = "64";

@@ -18,6 +18,7 @@
 namespace troupe {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -333,8 +334,8 @@ INSTANTIATE_TEST_SUITE_P(
     Alone, WrongOption,
     testing::Values(
         WrongValue{"seed=-1", "2^64"}, WrongValue{"train.batch_size=1e3", "write 1000"},
-        WrongValue{"train.batch_size=-3.0", "write a value such as 4"},
-        WrongValue{"train.epochs=2.5", "write a value such as 4"},
+        WrongValue{"train.batch_size=-3.0", "write 1 or more"},
+        WrongValue{"train.epochs=2.5", "write a whole number"},
         WrongValue{"precision=f16", "32-true, 64-true, bf16-mixed"},
         WrongValue{"convolution=fft", "winograd"}, WrongValue{"trace=1", "true or"},
         WrongValue{"model.name=resnet", "did you mean resnet18?"},
@@ -639,8 +640,22 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
               HasSubstr("train.csv and train.log are always written"));
   EXPECT_THAT(refusal("", {"enable_progress_bar=true"}), HasSubstr("always has a progress bar"));
   EXPECT_THAT(refusal("", {"ra-sampler=true"}), HasSubstr("there is no such option"));
-  for (const char* key : {"lr-warmup-epochs", "pct_start"})
-    EXPECT_THAT(refusal("", {fmt::format("{}=1", key)}), HasSubstr("train.warmup_steps counts"));
+  EXPECT_THAT(refusal("", {"lr-warmup-epochs=1"}), HasSubstr("train.warmup_steps counts"));
+  for (const char* key : {"pct_start", "div-factor", "final_div_factor"})
+    EXPECT_THAT(refusal("", {fmt::format("{}=1", key)}),
+                HasSubstr("one_cycle rises from train.lr / 25 for 30 % of the steps"));
+  EXPECT_THAT(refusal("", {"cycle_momentum=true"}), HasSubstr("leaves the momentum as it is"));
+  for (const char* word : {"gpu", "GPU"})
+    EXPECT_THAT(refusal("", {fmt::format("device={}", word)}),
+                AllOf(HasSubstr("write cuda for an NVIDIA GPU"), Not(HasSubstr("mean cpu"))));
+  EXPECT_THAT(refusal("", {"device=mps"}), HasSubstr("there is no MPS: write cpu"));
+  EXPECT_THAT(refusal("", {"train.optimizer=rmsprop"}), HasSubstr("an optimizer of your own"));
+  EXPECT_THAT(refusal("", {"model.type=mlp"}), HasSubstr("did you mean model.name?"));
+  EXPECT_THAT(refusal("", {"data.normalize=true"}), HasSubstr("data.mean and data.std"));
+  EXPECT_THAT(refusal("", {"random_crop=32"}), HasSubstr("write data.augment=[crop]"));
+  EXPECT_THAT(refusal("", {"train.eval_interval=5"}), HasSubstr("evaluations follow each epoch"));
+  EXPECT_THAT(refusal("", {"profiler=simple"}), HasSubstr("trace=true writes trace.json"));
+  EXPECT_THAT(refusal("", {"fsdp=true"}), HasSubstr("there is no FSDP"));
   for (const char* key : {"bias-weight-decay", "no_decay", "param_groups"})
     EXPECT_THAT(refusal("", {fmt::format("{}=0", key)}), HasSubstr("train.groups sets it"));
   EXPECT_THAT(refusal("", {"zero_stage=1"}), HasSubstr("there is no ZeRO"));

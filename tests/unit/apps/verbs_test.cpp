@@ -81,6 +81,39 @@ TEST_F(Verbs, EvalCountsEachTestSampleOnce) {
   EXPECT_LT(expected, data.count(Split::test));
 }
 
+TEST_F(Verbs, EvalTakesFewerTrainingSamplesThanABatch) {
+  const Ran ran = run_troupe({"eval", root_.string(), "-r", "data.limit=10"});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_EQ(ran.out, run_troupe({"eval", root_.string()}).out);
+}
+
+TEST_F(Verbs, EvalOfARunWhoseDataHasMovedNamesTheOverride) {
+  const std::string table = (root_ / "t.csv").string();
+  std::ofstream(table) << "a,b,y\n1,2,0.5\n3,4,1.5\n5,6,2.5\n7,8,3.5\n";
+  std::ofstream(root_ / "csv.yaml") << "model: {name: mlp, widths: [2]}\n"
+                                       "data: {name: csv, test_fraction: 0.5}\n"
+                                       "train: {loss: mse, batch_size: 2, micro_batches: 1}\n"
+                                       "parallel: {pipeline: 1}\n";
+  const std::string out = (root_ / "out").string();
+  ASSERT_EQ(
+      run_troupe({"train", (root_ / "csv.yaml").string(), "-o", out, "-r", "data.path=" + table})
+          .code,
+      exit_done);
+  fs::rename(table, root_ / "moved.csv");
+  EXPECT_THAT(run_troupe({"eval", out}).error,
+              testing::AllOf(HasSubstr("which does not exist"), HasSubstr("with -r KEY=VALUE")));
+  const Ran moved = run_troupe({"eval", out, "-r", "data.path=" + (root_ / "moved.csv").string()});
+  EXPECT_EQ(moved.code, exit_done) << moved.error;
+}
+
+TEST_F(Verbs, TrainSaysHowToResumeIfAskedByTheFlagOfAnotherProgram) {
+  for (const char* flag : {"--resume", "--resume_from_checkpoint=x", "--ckpt-path"}) {
+    const Ran ran = run_troupe({"train", "o.yaml", flag});
+    EXPECT_EQ(ran.code, exit_usage) << flag;
+    EXPECT_THAT(ran.error, HasSubstr("to resume, add --restart auto")) << flag;
+  }
+}
+
 TEST_F(Verbs, EvalOfAProgramsCheckpointNormalisesAsTheProgramDid) {
   const std::string program = options_text(
       options_.model.chosen(), open_dataset(options_.dataset.chosen(), dataset_options(options_)));
@@ -195,6 +228,23 @@ TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   EXPECT_THAT(damaged.error, HasSubstr("stage_00.tensors"));
 }
 
+TEST_F(Verbs, InspectTellsThatItReadsAnOlderCheckpointThanTheDamagedNewestOne) {
+  const std::string digest = run_troupe({"inspect", "--digest", root_.string()}).out;
+  Manifest manifest;
+  manifest.step = 8;
+  const fs::path newest =
+      write_checkpoint(root_ / "checkpoints", manifest, {{0, {{"x", Tensor::zeros({2})}}}}).value();
+  fs::resize_file(newest / "stage_00.tensors", 10);
+  const Ran whole = run_troupe({"inspect", root_.string()});
+  EXPECT_EQ(whole.code, exit_failed);
+  EXPECT_THAT(whole.out, HasSubstr("checkpoint of step 7"));
+  EXPECT_THAT(whole.error, HasSubstr("skipped " + newest.string()));
+  const Ran short_form = run_troupe({"inspect", "--digest", root_.string()});
+  EXPECT_EQ(short_form.code, exit_failed);
+  EXPECT_EQ(short_form.out, digest);
+  EXPECT_THAT(short_form.error, HasSubstr("skipped " + newest.string()));
+}
+
 TEST_F(Verbs, InspectCountsEpochsFromOneAsTheEpochLinesDo) {
   const std::string out = (root_ / "out").string();
   std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
@@ -302,6 +352,9 @@ TEST_F(Verbs, TrainEndsWhereTheTargetIsReachedAndStaysEnded) {
     words.insert(words.end(), {"-r", setting});
   const Ran ran = run_troupe(words);
   EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out,
+              HasSubstr("\nends early after 2 evaluations in a row with a test accuracy of "
+                        "0.8 or more\n"));
   EXPECT_THAT(ran.out, testing::ContainsRegex("Epoch ([0-9]+)/30: [^\n]*\n"
                                               "Target accuracy reached. Early stopping after epoch "
                                               "[0-9]+[.]\n"));

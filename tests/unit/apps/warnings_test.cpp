@@ -110,6 +110,12 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
   EXPECT_THAT(reported({"train.steps=1", "train.ema_decay=0.9"}), Not(HasSubstr("average")));
   EXPECT_THAT(reported({"train.steps=100000"}),
               HasSubstr("train.steps is 100000, but train.epochs 1 makes "));
+  EXPECT_THAT(reported({"train.batch_size=10", "train.steps=100", "data.count=200"}),
+              HasSubstr("makes 20 steps; for more, raise train.epochs to 5"));
+  EXPECT_THAT(reported({"train.schedule=one_cycle", "train.warmup_steps=2"}),
+              HasSubstr("train.warmup_steps 2 delays the schedule one_cycle"));
+  EXPECT_THAT(reported({"train.schedule=cosine", "train.warmup_steps=2"}),
+              Not(HasSubstr("delays")));
   EXPECT_THAT(
       reported({"train.epochs=4", "train.patience=4"}),
       HasSubstr("train.patience is 4, but the run has 4 evaluations: it cannot stop early"));

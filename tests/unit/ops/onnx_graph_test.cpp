@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <fstream>
 #include <functional>
 #include <limits>
 
@@ -12,6 +13,8 @@
 #include "ops/graph/pt2.h"
 #include "ops/graph/read_graph.h"
 #include "ops/graph/shapes.h"
+#include "ops/models/file_model.h"
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe::testing_ops {
 namespace {
@@ -37,6 +40,24 @@ std::vector<std::string> parameters(const Graph& graph) {
 template <class O>
 const O& last(const Graph& graph) {
   return std::get<O>(graph.nodes.back().operation);
+}
+
+TEST(OnnxModels, WithASoftmaxBeforeCrossEntropyAreTrainedWithANote) {
+  const test::TemporaryFolder folder;
+  const auto notes = [&](const std::string& last, std::int64_t classes) {
+    OnnxModel onnx({6});
+    onnx.weight("w", {6, 4});
+    onnx.node("MatMul", {"x", "w"}, "y");
+    onnx.node(last, {"y"}, "z", {{"axis", std::int64_t{1}}});
+    std::ofstream(folder / "net.onnx", std::ios::binary) << onnx.bytes();
+    const FileModel model{.file = folder / "net.onnx"};
+    return model.make({.shape = {6}, .classes = classes}).notes;
+  };
+  using testing::Contains, testing::HasSubstr, testing::Not;
+  EXPECT_THAT(notes("Softmax", 4),
+              Contains(HasSubstr("ends with a softmax, and cross-entropy applies another")));
+  EXPECT_THAT(notes("LogSoftmax", 4), Contains(HasSubstr("log-softmax at the end of")));
+  EXPECT_THAT(notes("Softmax", 0), Not(Contains(HasSubstr("softmax")))) << "no cross-entropy";
 }
 
 class BothDoors : public testing::TestWithParam<std::string> {};

@@ -97,8 +97,10 @@ TEST_F(CsvTables, MayBeOneFileWithRowsHeldOut) {
 }
 
 TEST_F(CsvTables, NameTheCellThatIsNoNumber) {
-  EXPECT_THAT(refusal("a,b,y\n1,2,3\n1,x7,3\n"),
-              HasSubstr("train.csv:3: the cell 'x7' of the column b is not a finite number"));
+  EXPECT_THAT(
+      refusal("a,b,y\n1,2,3\n1,x7,3\n"),
+      testing::AllOf(HasSubstr("train.csv:3: the cell 'x7' of the column b is not a finite number"),
+                     HasSubstr("remove the row or the column; only targets")));
   EXPECT_THAT(refusal("a,b,y\n1,,3\n"),
               HasSubstr("train.csv:2: the cell '' of the column b is empty"));
   for (const char* cell : {"nan", "inf", "1e999", "1.5x", "0x10", "+", "1 2"})
@@ -144,6 +146,14 @@ TEST_F(CsvTables, RefuseWhatIsNoTable) {
               HasSubstr("names 2 columns"));
   write("test.csv", "b,y\n1,2\n");
   EXPECT_THAT(refusal("a,y\n1,2\n"), HasSubstr("other columns"));
+  std::filesystem::remove(folder_ / "train.csv");
+  try {
+    (void)open_dataset(CsvTable{.path = folder_.path()});
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("which has no train.csv"));
+    EXPECT_EQ(error.code(), ErrorCode::io);
+  }
 }
 
 TEST_F(CsvTables, SendNoControlCharactersToATerminal) {
