@@ -58,21 +58,21 @@ void Tape::seal(Value kept) {
     if (static_cast<int>(i) != kept.index) values_[i].tensor = {};
 }
 
-std::vector<Tensor> Tape::backward(Value output, Tensor grad) {
-  begin_backward(output, std::move(grad));
+std::vector<Tensor> Tape::backward(Value output, const Tensor& grad) {
+  begin_backward(output, grad);
   walk_to(0, true);
   return end_backward();
 }
 
-std::vector<Tensor> Tape::backward_inputs(Value output, Tensor grad) {
-  begin_backward(output, std::move(grad));
+std::vector<Tensor> Tape::backward_inputs(Value output, const Tensor& grad) {
+  begin_backward(output, grad);
   walk_to(0, false);
   return end_backward();
 }
 
 // What was given stays referenced until the end, so that is_exclusive never takes the caller's
 // memory (which may be another actor's slot, replayed after a failure) for the tape's own.
-void Tape::begin_backward(Value output, Tensor grad) {
+void Tape::begin_backward(Value output, const Tensor& grad) {
   SavedTensor& last = saved_tensor(output);
   if (!grad.defined() && !last.wants_gradient) return;
   if (grad.shape() != last.shape)

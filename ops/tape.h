@@ -86,7 +86,7 @@ class Tape {
   /// may be undefined if the output depends on nothing that wants a gradient.
   /// Throws Error if its shape is not the output's, or if the output does not depend on a recorded
   /// operation whose weights are trained.
-  std::vector<Tensor> backward(Value output, Tensor grad);
+  std::vector<Tensor> backward(Value output, const Tensor& grad);
   /// The same in parts; other work may run between them:
   ///
   ///     const std::size_t middle = tape.recorded();  // in the forward pass
@@ -95,7 +95,7 @@ class Tape {
   ///     tape.backward_to(middle);  // both halves of all that was recorded since
   ///     tape.backward_to(0);
   ///     const auto gradients = tape.end_backward();  // those of the inputs
-  void begin_backward(Value output, Tensor grad);
+  void begin_backward(Value output, const Tensor& grad);
   void backward_to(std::size_t mark) { walk_to(mark, true); }
   std::vector<Tensor> end_backward();
   /// The number of recorded operations that backward has not visited. It grows in the forward pass
@@ -104,7 +104,7 @@ class Tape {
   /// Runs the input half alone, of all operations; keeps the gradients that the weight half reads.
   /// Values of recorded() stay valid: `backward_to` then runs the weight half of the operations
   /// recorded since.
-  std::vector<Tensor> backward_inputs(Value output, Tensor grad);
+  std::vector<Tensor> backward_inputs(Value output, const Tensor& grad);
   /// Runs the weight half of all operations; afterwards the tape is empty.
   void backward_weights() { backward_to(0); }
 

@@ -122,6 +122,7 @@ class Probe {
   /// In rank 0.
   std::vector<PairSpeed> measure(const std::vector<ProcessPair>& pairs) {
     std::vector<PairSpeed> speeds;
+    speeds.reserve(pairs.size());
     for (const ProcessPair& pair : pairs) speeds.push_back(speed_of(pair));
     for (int rank = 1; rank < member_.size(); ++rank)
       member_.send(rank, json{{"do", "end"}}.dump());
@@ -186,7 +187,9 @@ class Probe {
                     .tensor_time = shortest_time(to)};
     double expected = speed.tensor_time;  // of the next size, if it grows with the bytes
     for (std::size_t i = 0; i < bulk_sizes.size(); ++i) {
-      if (i > 0) expected *= static_cast<double>(bulk_sizes[i].bytes / bulk_sizes[i - 1].bytes);
+      if (i > 0)
+        expected *=
+            static_cast<double>(bulk_sizes[i].bytes) / static_cast<double>(bulk_sizes[i - 1].bytes);
       if (expected > longest_transfer) break;
       expected = seconds_each(to, bulk_sizes[i].bytes, 2);
       speed.rates[i] = static_cast<double>(bulk_sizes[i].bytes) / expected;

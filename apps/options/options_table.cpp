@@ -294,6 +294,7 @@ void add_model(OptionFields& fields, Options& o) {
             "those that match and initialise the others, as for a new head"));
 }
 
+// NOLINTNEXTLINE(readability-function-size): a list
 void add_data(OptionFields& fields, Options& o) {
   PipelineData& data = o.pipeline.data;
   fields.push_back(name_field("data.name", o.dataset, "data set", {"dataset"},
@@ -409,6 +410,7 @@ void add_loss(OptionFields& fields, LossFunction& loss) {
                           .only_with = only_classes}));
 }
 
+// NOLINTNEXTLINE(readability-function-size): a list
 void add_train(OptionFields& fields, Options& o) {
   PipelineOptions& p = o.pipeline;
   fields.push_back(field("train.epochs", p.epochs, "passes over the training samples",

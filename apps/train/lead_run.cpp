@@ -365,6 +365,29 @@ ProcessOptions process_options(const WorldRun* world) {
   return {world->process(), world->processes()};
 }
 
+/// `folder`: none if nothing is left to do.
+Agreement agreement_of(const PipelineOptions& pipeline, const std::optional<OutputFolder>& folder,
+                       const StartingPoint& start) {
+  return {.partition = pipeline.partition,
+          .output = folder ? std::filesystem::absolute(folder->path()) : "",
+          .checkpoint = start.checkpoint.empty() ? "" : std::filesystem::absolute(start.checkpoint),
+          .weights = start.weights,
+          .evaluates_first = timeline_of(pipeline).evaluates_first,
+          .nothing_to_do = !folder,
+          .processor = backend(pipeline.stream.device).fingerprint()};
+}
+
+/// Removes what a killed run has left in its own folder, and prints its best checkpoint.
+void tidy_output(const Options& options, const Resumption& resumption,
+                 const EarlyStopping& stopping) {
+  const StartingPoint& start = resumption.start;
+  if (!resumption.output || !lies_in_output(start.checkpoint, *resumption.output)) return;
+  remove_leftovers(*resumption.output, start.steps);
+  const std::string warning =
+      print_best(options, *resumption.output / "checkpoints", stopping.before);
+  if (!warning.empty()) print_warning("{}", warning);
+}
+
 int lead_run(const TrainCommand& command,
              const std::function<void(const std::function<Agreement()>& decide)>& agree) {
   const Options& options = command.options;
@@ -396,24 +419,12 @@ int lead_run(const TrainCommand& command,
       folder = OutputFolder::create(resumption.output);
     }
     if (!resumption.note.empty()) print_out("{}\n", resumption.note);
-    return {
-        .partition = pipeline->partition,
-        .output = folder ? std::filesystem::absolute(folder->path()) : "",
-        .checkpoint = start.checkpoint.empty() ? "" : std::filesystem::absolute(start.checkpoint),
-        .weights = start.weights,
-        .evaluates_first = timeline.evaluates_first,
-        .nothing_to_do = !folder,
-        .processor = backend(pipeline->stream.device).fingerprint()};
+    return agreement_of(*pipeline, folder, start);
   });
   const StartingPoint& start = resumption.start;
   if (!folder) {
     print_nothing_left(start, timeline, stopped_early, pipeline->stopping);
-    if (resumption.output && lies_in_output(start.checkpoint, *resumption.output)) {
-      remove_leftovers(*resumption.output, start.steps);
-      const std::string warning =
-          print_best(options, *resumption.output / "checkpoints", pipeline->stopping.before);
-      if (!warning.empty()) print_warning("{}", warning);
-    }
+    tidy_output(options, resumption, pipeline->stopping);
     return exit_done;
   }
   folder->write_options(options_for_restart(options, pipeline->partition));

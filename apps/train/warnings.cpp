@@ -50,6 +50,52 @@ std::vector<std::string> surplus_outputs(const PipelineOptions& pipeline) {
                       counted(outputs, "output"), counted(classes, "class"))};
 }
 
+/// Sentences for batches of which a batch norm sees few samples.
+std::vector<std::string> small_norms(const PipelineOptions& pipeline) {
+  const std::int64_t size = pipeline.batch_size, parts = pipeline.micro_batches,
+                     replicas = pipeline.replicas, few = size / parts;
+  const bool all = few >= fewest_samples_of_a_norm || (few > 1 && parts == 1);
+  if (all || !has_batch_norms(pipeline)) return {};
+  const std::string averages =
+      few == 1 ? "batch norm averages over a single sample"
+               : fmt::format(
+                     "batch norm averages over {} samples (train.batch_size {} / "
+                     "train.micro_batches {})",
+                     few, size, parts);
+  if (parts > replicas)
+    return {fmt::format("{}; with train.micro_batches={} over {}, as in PyTorch{}", averages,
+                        replicas, size / replicas, replicas > 1 ? "'s DDP" : "")};
+  return {
+      fmt::format("{}{}: raise train.batch_size", averages,
+                  replicas > 1 ? ", the share of a replica, as in DDP without SyncBatchNorm" : "")};
+}
+
+/// Sentences for numbers of steps or evaluations that the run does not have.
+std::vector<std::string> missing_steps(const PipelineOptions& pipeline) {
+  std::vector<std::string> sentences;
+  const Timeline timeline = timeline_of(pipeline);
+  const std::uint32_t steps = timeline.steps;
+  if (pipeline.max_steps > steps)
+    sentences.push_back(fmt::format(
+        "train.steps is {}, but train.epochs {} makes {}; for more, raise train.epochs to {}",
+        pipeline.max_steps, pipeline.epochs, counted(steps, "step"),
+        (pipeline.max_steps + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch));
+  // The first evaluation has none before it to improve on.
+  const EarlyStopping& stopping = pipeline.stopping;
+  const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 1);
+  const std::int64_t evaluations =
+      (steps + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch;
+  if (stopping.patience > 0 && needed > evaluations)
+    sentences.push_back(
+        fmt::format("train.patience is {}, but the run has {}: it cannot stop early",
+                    stopping.patience, counted(evaluations, "evaluation")));
+  if (pipeline.staleness > 0 && pipeline.staleness >= steps)
+    sentences.push_back(
+        fmt::format("parallel.staleness is {} and the run has {}: no gradient will be applied",
+                    pipeline.staleness, counted(steps, "step")));
+  return sentences;
+}
+
 }  // namespace
 
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
@@ -80,23 +126,7 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
         fmt::format("the last batch of an epoch has {} of {} samples; data.drop_last true leaves "
                     "it out",
                     rest, size));
-  if (const std::int64_t few = size / parts;
-      few < fewest_samples_of_a_norm && (few == 1 || parts > 1) && has_batch_norms(pipeline)) {
-    const std::int64_t replicas = pipeline.replicas;
-    const std::string averages =
-        few == 1 ? "batch norm averages over a single sample"
-                 : fmt::format(
-                       "batch norm averages over {} samples (train.batch_size {} / "
-                       "train.micro_batches {})",
-                       few, size, parts);
-    sentences.push_back(
-        parts > replicas
-            ? fmt::format("{}; with train.micro_batches={} over {}, as in PyTorch{}", averages,
-                          replicas, size / replicas, replicas > 1 ? "'s DDP" : "")
-            : fmt::format(
-                  "{}{}: raise train.batch_size", averages,
-                  replicas > 1 ? ", the share of a replica, as in DDP without SyncBatchNorm" : ""));
-  }
+  std::ranges::move(small_norms(pipeline), std::back_inserter(sentences));
   if (pipeline.data.mix.any() && pipeline.batch_size < 2 * std::int64_t{pipeline.micro_batches})
     sentences.emplace_back(
         "a micro-batch of one sample has nothing to mix it with: lower train.micro_batches or "
@@ -113,26 +143,7 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
                                         : "train.freeze and train.groups freeze all parameters"));
   std::ranges::move(frozen_groups(pipeline.optimizer, parameters), std::back_inserter(sentences));
   std::ranges::move(surplus_outputs(pipeline), std::back_inserter(sentences));
-  const Timeline timeline = timeline_of(pipeline);
-  const std::uint32_t steps = timeline.steps;
-  if (pipeline.max_steps > steps)
-    sentences.push_back(fmt::format(
-        "train.steps is {}, but train.epochs {} makes {}; for more, raise train.epochs to {}",
-        pipeline.max_steps, pipeline.epochs, counted(steps, "step"),
-        (pipeline.max_steps + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch));
-  // The first evaluation has none before it to improve on.
-  const EarlyStopping& stopping = pipeline.stopping;
-  const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 1);
-  const std::int64_t evaluations =
-      (steps + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch;
-  if (stopping.patience > 0 && needed > evaluations)
-    sentences.push_back(
-        fmt::format("train.patience is {}, but the run has {}: it cannot stop early",
-                    stopping.patience, counted(evaluations, "evaluation")));
-  if (pipeline.staleness > 0 && pipeline.staleness >= steps)
-    sentences.push_back(
-        fmt::format("parallel.staleness is {} and the run has {}: no gradient will be applied",
-                    pipeline.staleness, counted(steps, "step")));
+  std::ranges::move(missing_steps(pipeline), std::back_inserter(sentences));
   const auto of_bytes = [](double value) { return std::abs(value) > 1; };
   for (const auto& [key, values] :
        {std::pair("data.mean", &pipeline.data.mean), std::pair("data.std", &pipeline.data.std)})

@@ -80,6 +80,7 @@ std::array<Tensor, 3>& updated(Inputs& in) {
   return in.updated;
 }
 
+// NOLINTNEXTLINE(readability-function-size): a list
 std::vector<Kernel> all_kernels() {
   const NormEpilogue relu{.relu = true}, dropped{.relu = true, .dropout = 0.01f};
   const auto norm = [](const Stream& s, const Inputs& in, const NormEpilogue& epilogue) {

@@ -121,7 +121,7 @@ void refuse_plain_loops(const Description& description, bool last_choice) {
 
 /// Whether the weights exceed a core's cache (1 MiB of bf16): each sample would read them again.
 bool has_large_weights(const ConvolutionOptions& o) {
-  return weight_shape(o).element_count() > 512 * 1024;
+  return weight_shape(o).element_count() > 512L * 1024;
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ std::vector<WinogradPiece> winograd_pieces(const std::vector<ConvolutionPiece>& 
                                            const Tensor& from, const Shape& to,
                                            std::int64_t padding_h, std::int64_t padding_w) {
   std::vector<WinogradPiece> result;
+  result.reserve(pieces.size());
   for (const ConvolutionPiece& piece : pieces)
     result.push_back({.samples = piece.samples,
                       .height = from.dim(2),
@@ -76,7 +77,7 @@ void transform(const Stream& stream, const std::vector<WinogradPiece>& works,
   std::size_t bytes = 0;
   for (const WinogradPiece& work : works)
     bytes = std::max(bytes, winograd_bytes(work, tiles.exist()));
-  float* const results = to.data<float>();
+  auto* const results = to.data<float>();
   const std::int64_t of_sample = to.element_count() / to.dim(0);
   run_pieces(stream, works.size(), bytes, [&](std::size_t i, std::byte* memory) {
     const std::int64_t sample = pieces[i].first_sample;

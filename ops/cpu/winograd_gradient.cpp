@@ -116,7 +116,7 @@ void add_kernel_gradients(const float* sums, std::int64_t element, std::int64_t 
               HWY_ATTR { return hn::Load(d, sums + (row * 6 + column) * element + i * count + c); },
           TransformKernelGradient(),
           [&](int row, int column, V value) HWY_ATTR {
-            float* const at = kernels + (i * 9 + row * 3 + column) * count + c;
+            float* const at = kernels + (i * 9 + (row * 3 + column)) * count + c;
             hn::Store(add ? hn::Add(value, hn::Load(d, at)) : value, d, at);
           });
 }

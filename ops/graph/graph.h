@@ -25,7 +25,7 @@ using Sizes = std::vector<Size>;
 /// An index into Graph::values; negative: absent.
 struct ValueId {
   int index = -1;
-  auto operator<=>(const ValueId&) const = default;
+  auto operator<=>(const ValueId&) const = default;  // NOLINT(modernize-use-nullptr): not one
 };
 
 /// A tensor of the graph.

@@ -74,6 +74,7 @@ ValueId sliced(Call& call, ValueId x, int axis, std::int64_t start, std::int64_t
 void slice(Call& call) {
   ValueId x = call.value(0);
   std::vector<const Numbers*> bounds;
+  bounds.reserve(static_cast<std::size_t>(call.input_count()));
   for (int i = 0; i < call.input_count(); ++i)
     bounds.push_back(i > 0 && call.has_input(i) ? &call.needed_numbers(i) : nullptr);
   for (const Range& range : slices_of(call, call.shape(x), bounds)) {
@@ -152,6 +153,7 @@ void sequence_at(Call& call) {
 
 void concatenate(Call& call) {
   std::vector<ValueId> parts;
+  parts.reserve(static_cast<std::size_t>(call.input_count()));
   for (int i = 0; i < call.input_count(); ++i) parts.push_back(call.value(i));
   if (parts.empty()) call.damaged("it has no inputs");
   const int axis = axis_attribute(call, parts.front(), 0);

@@ -116,9 +116,9 @@ double NodeView::real(std::string_view attribute, double otherwise) const {
   return found ? shortest_decimal(found->f()) : otherwise;
 }
 
-std::string NodeView::text(std::string_view attribute, std::string otherwise) const {
+std::string NodeView::text(std::string_view attribute, std::string_view otherwise) const {
   const auto* found = find(attribute, type_string);
-  return found ? found->s() : std::move(otherwise);
+  return found ? found->s() : std::string(otherwise);
 }
 
 std::optional<std::vector<std::int64_t>> NodeView::integers(std::string_view attribute) const {

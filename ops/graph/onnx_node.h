@@ -62,7 +62,7 @@ class NodeView {
   bool has(std::string_view attribute) const { return find(attribute) != nullptr; }
   std::int64_t integer(std::string_view attribute, std::int64_t otherwise) const;
   double real(std::string_view attribute, double otherwise) const;  ///< shortest_decimal
-  std::string text(std::string_view attribute, std::string otherwise) const;
+  std::string text(std::string_view attribute, std::string_view otherwise) const;
   std::optional<std::vector<std::int64_t>> integers(std::string_view attribute) const;
   std::vector<double> reals(std::string_view attribute) const;
   const onnx_wire::Tensor* tensor(std::string_view attribute) const;

@@ -92,7 +92,7 @@ fs::path external_path(const std::string& location, const fs::path& folder,
                        const std::string& origin, const std::string& name) {
   const bool plain = !location.empty() && location != "." && location != ".." &&
                      location.find_first_of(std::string_view("/\\\0", 3)) == location.npos;
-  const fs::path path = folder / fs::path(plain ? location : "");
+  fs::path path = folder / fs::path(plain ? location : "");
   if (!plain || fs::is_symlink(fs::symlink_status(path)))
     refuse(ErrorCode::bad_file, origin, name,
            fmt::format("has its data in '{}'; only an ordinary file in the folder of the model is "

@@ -77,7 +77,7 @@ ValueId Pt2Context::enter(const std::string& name, bool as_buffer) {
   return names_[name] = id;
 }
 
-ValueId Pt2Context::constant(std::string name, Tensor tensor) {
+ValueId Pt2Context::constant(std::string name, const Tensor& tensor) {
   Tensor converted = widened(tensor);
   return builder.add_value(
       {.kind = Value::Kind::constant,

@@ -62,7 +62,7 @@ class Pt2Context {
   /// so, `output` is its name from now on, and no node can read it.
   bool counts_up(const std::string& name, const std::string& output);
   /// A new constant, widened.
-  ValueId constant(std::string name, Tensor tensor);
+  ValueId constant(std::string name, const Tensor& tensor);
   /// For a node that makes a constant. Throws LacksOperator once the nodes of the file ask for more
   /// than most_made_elements.
   void take_made(std::int64_t elements);

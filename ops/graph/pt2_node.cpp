@@ -87,7 +87,9 @@ const JsonAccess& Pt2Node::at(std::string_view name) const {
 JsonAccess Pt2Node::at(std::string_view name, const char* kind) const {
   const JsonAccess& argument = at(name);
   if (argument.has(kind)) return argument.at(kind);
-  const auto plain = [](std::string_view text) { return text.substr(text.starts_with("as_") * 3); };
+  const auto plain = [](std::string_view text) {
+    return text.substr(text.starts_with("as_") ? 3 : 0);
+  };
   throw LacksOperator{fmt::format("its argument {} is of the kind {}, not {}", name,
                                   printable(plain(argument.choice().first)), plain(kind))};
 }

@@ -37,7 +37,8 @@ void check_flat(std::string_view what, const Tensor& tensor, std::int64_t elemen
 
 }  // namespace
 
-ForwardPass::ForwardPass(const StateSpec& spec, std::shared_ptr<const StateViews> from, Pass pass)
+ForwardPass::ForwardPass(const StateSpec& spec, std::shared_ptr<const StateViews> from,
+                         const Pass& pass)
     : views(std::move(from)),
       statistics(zeros(pass.stream, Shape{spec.buffer_elements()}, pass.dtype)),
       gradient_views(spec.parameters().size()),

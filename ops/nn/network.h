@@ -33,7 +33,7 @@ struct BlockRange {
 /// The forward pass of one micro-batch through a range of a Network: its tape, and the memory that
 /// it writes. Destroying it abandons the micro-batch.
 struct ForwardPass {
-  ForwardPass(const StateSpec& spec, std::shared_ptr<const StateViews> from, Pass pass);
+  ForwardPass(const StateSpec& spec, std::shared_ptr<const StateViews> from, const Pass& pass);
   ForwardPass(const ForwardPass&) = delete;
   ForwardPass& operator=(const ForwardPass&) = delete;
 

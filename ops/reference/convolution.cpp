@@ -127,7 +127,7 @@ void Convolution::weight_gradient(const Stream&, const Tensor& given_x, const Te
                                   Tensor& weight_grad, Tensor& bias_grad) {
   const Tensor x = row_major(given_x), grad = row_major(given_grad);
   const Axis v = vertical(x.shape()), h = horizontal(x.shape());
-  double* out = weight_grad.data<double>();
+  auto* out = weight_grad.data<double>();
   for (std::int64_t o = 0; o < o_.out_channels; ++o)
     for (std::int64_t i = 0; i < group_in(); ++i)
       for (std::int64_t kh = 0; kh < v.kernel; ++kh)

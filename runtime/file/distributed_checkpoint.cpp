@@ -69,7 +69,7 @@ class DistributedCheckpoint {
     if (tensor.parts.size() == 1 && tensor.parts[0].shape == tensor.shape)
       return read(tensor.parts[0], tensor.dtype, where);
     check_parts(tensor, where);
-    const Tensor whole = Tensor::empty(tensor.shape, tensor.dtype, Device::cpu());
+    Tensor whole = Tensor::empty(tensor.shape, tensor.dtype, Device::cpu());
     std::vector<bool> filled(static_cast<std::size_t>(tensor.shape.element_count()));
     for (const Part& part : tensor.parts)
       place(read(part, tensor.dtype, where), part.offsets, whole, filled);
@@ -112,7 +112,7 @@ class DistributedCheckpoint {
                               part.begin, part.begin + part.length));
     const TorchArchive archive(
         ZipArchive::parse(bytes.subspan(part.begin, part.length), file->path().string(), file));
-    const Tensor tensor = archive.read(torch_tensor(archive.value(), where), where);
+    Tensor tensor = archive.read(torch_tensor(archive.value(), where), where);
     if (tensor.dtype() != dtype || tensor.shape() != part.shape)
       fail(where, fmt::format("{} has {} {} at {} in place of {} {}", part.file,
                               name_of(tensor.dtype()), to_string(tensor.shape()), part.begin,

@@ -128,7 +128,7 @@ class Reader {
       if (place.file.empty() || place.file.front() == '.' ||
           place.file.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos)
         fail(fmt::format("the file name {} leads out of its folder", printable(place.file)));
-      places_.emplace(PlaceKey{text(attribute(key, "fqn")), sizes(*offset)}, std::move(place));
+      places_.emplace(PlaceKey{text(attribute(key, "fqn")), sizes(*offset)}, place);
     }
   }
   /// The keys that lead to each tensor; a planner that does not flatten dictionaries has none.
@@ -145,6 +145,7 @@ class Reader {
       // A list of keys may be that of many paths.
       constexpr std::size_t deepest = 16;
       if (!are_texts || keys.empty() || keys.size() > deepest) continue;
+      path.reserve(keys.size());
       for (const PickleValue& item : keys) path.push_back(text(item));
       paths_.emplace(text(key), std::move(path));
     }

@@ -94,7 +94,7 @@ std::filesystem::path broken_link(const std::filesystem::path& path) {
 }
 
 Error opening_error(const std::filesystem::path& path, int error_number) {
-  const Error error = system_error("opening", path, error_number);
+  Error error = system_error("opening", path, error_number);
   const auto link = error_number == ENOENT ? broken_link(path) : std::filesystem::path();
   if (link.empty()) return error;
   return {error.code(), error.message(),

@@ -201,7 +201,7 @@ void zarr_seeds(const fs::path& folder, const fs::path& group) {
       (name == ".zarray" || name == "zarr.json" ? metadata : chunk) = read(file.path());
     }
     write(folder / (group.stem().string() + "_" + array.path().filename().string()),
-          metadata + '\0' + chunk);
+          metadata.append(1, '\0').append(chunk));
   }
 }
 

@@ -179,8 +179,8 @@ TEST_F(Gpu, SaysWhichOptionsUseTensorCoresWhereF32DoesNot) {
 
 TEST_F(Gpu, ReportsItsUseInTrainCsvAndAtTheEnd) {
   std::vector<std::string> words{"/usr/bin/env",
-                                 "TROUPE_CUDA_LIBRARY=" TROUPE_CUDA_ON_CPU,
-                                 "LD_LIBRARY_PATH=" TROUPE_FAKE_NVML_FOLDER,
+                                 std::string("TROUPE_CUDA_LIBRARY=") + TROUPE_CUDA_ON_CPU,
+                                 std::string("LD_LIBRARY_PATH=") + TROUPE_FAKE_NVML_FOLDER,
                                  TROUPE_BINARY,
                                  "train",
                                  "options.yaml",
@@ -325,7 +325,7 @@ checkpoint: {every_steps: 1}
 }
 
 TEST_F(Gpu, NamesATokenThatTheEmbeddingLacksAsTheCpuDoes) {
-  std::vector<std::int64_t> tokens(12 * 16), targets(16);
+  std::vector<std::int64_t> tokens(std::size_t{12} * 16), targets(16);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int64_t>(i % 10);
   tokens[40] = 10;
   const auto write = [&](const char* name, const std::string& text) {

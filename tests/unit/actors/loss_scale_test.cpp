@@ -27,7 +27,7 @@ using testing::TrainingRun;
 
 using Adjust = std::function<void(PipelineOptions&)>;
 
-Adjust with(Adjust first, Adjust second) {
+Adjust with(const Adjust& first, const Adjust& second) {
   return [=](PipelineOptions& pipeline) {
     if (first) first(pipeline);
     second(pipeline);

@@ -202,7 +202,7 @@ TEST_F(Output, SaysWhetherAFailedRunCanBeResumed) {
 
 TEST_F(Output, ADivergedRunIsResumedFromBeforeItsTestLossWasNotFinite) {
   const Error diverged(ErrorCode::diverged, "the loss of step 5 is not finite", "lower `lr`");
-  const auto evaluated = [&](std::int64_t step, double loss) {
+  const auto evaluated = [&](std::uint32_t step, double loss) {
     Manifest manifest;
     manifest.step = step;
     write_checkpoint(root_ / "checkpoints", manifest, {{0, {{"x", Tensor::zeros({2})}}}}).value();

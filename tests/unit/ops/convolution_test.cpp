@@ -122,6 +122,7 @@ ConvolutionOptions dilated(ConvolutionOptions options, std::int64_t h, std::int6
   return options;
 }
 
+// NOLINTNEXTLINE(readability-function-size): a list
 std::vector<Problem> problems() {
   return {
       {grouped(square(16, 16, 3, 1, 1), 16), {3, 16, 9, 8}},

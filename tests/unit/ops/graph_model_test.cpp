@@ -201,7 +201,7 @@ Graph graph_with_constants(float scale) {
                                             .constant = value});
   graph.output = builder.add(Arithmetic{ArithmeticOperation::multiply}, {graph.input, factor},
                              {.name = "mul"});
-  const Tensor lost = Tensor::from<float>({1}, std::vector{9.0f});
+  Tensor lost = Tensor::from<float>({1}, std::vector{9.0f});
   graph.constants = {{"scale", value}, {"buffer", lost}};
   graph.weights.tensors = {{"lost", DType::f32, Shape{1}}};
   graph.weights.read = [lost](const std::string&) { return lost; };

@@ -74,7 +74,7 @@ TEST(Linear, RoundsProductsToBf16) {
     const Tensor g = oracle::to_tensor({rows, out}, oracle::random_values(rows * out, 4));
     const Tensor w = oracle::to_tensor({out, in}, oracle::random_values(out * in, 2));
     const Tensor b = oracle::to_tensor({out}, oracle::random_values(out, 3));
-    const auto results = [&](const Stream& stream) {
+    const auto results = [&, rows = rows, in = in, out = out](const Stream& stream) {
       kernel->use_weights(stream, w, b, 1);
       std::vector<Tensor> all{kernel->forward(stream, x),
                               kernel->input_gradient(stream, g, {rows, in}, Layout::row_major),

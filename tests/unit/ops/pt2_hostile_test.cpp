@@ -1,4 +1,5 @@
 // What the reader of .pt2 answers to files that are damaged, hostile or of other kinds.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -132,7 +133,7 @@ TEST(Pt2, RefusesSizesBeyondTheLargestNumber) {
        {"Add(Integer(1), " + largest + ")",
         std::string("Add(Integer(-2), Integer(-9223372036854775808))"),
         "Mul(Integer(3), " + largest + ")", "Mul(batch, " + largest + ", Integer(2))",
-        "Add(Mul(batch, " + largest + "), Mul(Integer(1), " + largest + "), " + largest + ")"})
+        fmt::format("Add(Mul(batch, {0}), Mul(Integer(1), {0}), {0})", largest)})
     EXPECT_THAT(error_of_size(text), AllOf(HasSubstr("too large"), HasSubstr(text.substr(0, 4))))
         << text;
   for (const std::string& text : {largest, std::string("Integer(-1)")})

@@ -142,9 +142,9 @@ TEST_F(ZarrArraysOfRows, CountTheChunksThatAreKeptAsMemory) {
     test::write_text(folder_ / (std::string("y_") + part + "/0"), std::string(800, '\0'));
   }
   const Dataset data = open_dataset(source());
-  const std::size_t arrays = 2 * (400'000 + 800);
+  const std::size_t arrays = std::size_t{2} * (400'000 + 800);
   EXPECT_GE(data.bytes_in_memory(), arrays);
-  EXPECT_LE(data.bytes_in_memory(), arrays + 20 * 1024) << "no more than all chunks";
+  EXPECT_LE(data.bytes_in_memory(), arrays + std::size_t{20} * 1024) << "no more than all chunks";
   EXPECT_EQ(data.bytes_per_thread(), 2 * 40'000u) << "a chunk, packed and unpacked";
 }
 

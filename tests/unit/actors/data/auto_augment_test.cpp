@@ -46,7 +46,7 @@ TEST(ImageOperations, GiveTheBytesOfTorchvision) {
     const std::string name = info.name.substr(prefix.size(), comma - prefix.size());
     const Tensor image = expected.read("part/7,9,16,16/photo.png");
     Tensor rows = Tensor::empty({3, 13, 16}, DType::u8, Device::cpu());
-    for (int channel = 0; channel < 3; ++channel)
+    for (std::int64_t channel = 0; channel < 3; ++channel)
       std::copy_n(image.data<std::uint8_t>() + channel * 256, 208,
                   rows.data<std::uint8_t>() + channel * 208);
     change_image(sized(rows), operations.at(name), std::stod(info.name.substr(comma + 1)));

@@ -53,7 +53,7 @@ TEST(BatchMaker, MakesASampleTheSameInEveryBatch) {
 }
 
 TEST(BatchMaker, AppliesATransformOfOnesOwnByEpochAndSample) {
-  const auto shift = [](Tensor sample, const RandomKey& key) {
+  const auto shift = [](const Tensor& sample, const RandomKey& key) {
     const float by = uniform_float(key.block(0)[0]);
     for (float& value : sample.elements<float>()) value += by;
   };
@@ -77,7 +77,7 @@ TEST(BatchMaker, AppliesATransformOfOnesOwnByEpochAndSample) {
 }
 
 TEST(BatchMaker, NamesATransformOfOnesOwnThatMakesNan) {
-  const auto spoil = [](Tensor sample, const RandomKey&) {
+  const auto spoil = [](const Tensor& sample, const RandomKey&) {
     sample.elements<float>()[4] = std::nanf("");
   };
   const BatchMaker make(small_dataset(), Split::train, {.own = spoil});
@@ -118,7 +118,7 @@ TEST(BatchMaker, GivesADeviceBytesUnlessNormalisedNumbersChange) {
     SCOPED_TRACE(what);
     TransformOptions options = transform;
     options.mean = {0.5}, options.std = {0.3};
-    const auto make = [&](Split split, Device device) {
+    const auto make = [&, mix = mix](Split split, Device device) {
       options.device = device;
       return BatchMaker(small_dataset(), split, options, mix).make({.samples = {3, 0, 8}}).samples;
     };

@@ -95,7 +95,7 @@ TEST_F(ImageFolderTest, TakesRandomPartsThatDependOnSeedEpochAndSampleAlone) {
   const BatchMaker maker(open(), Split::train, options);
   const auto pixels = [](const Batch& batch, std::int64_t row) {
     const Tensor sample = batch.samples.narrow(row, 1);
-    return std::vector<float>(sample.data<float>(), sample.data<float>() + 3 * 16 * 16);
+    return std::vector<float>(sample.data<float>(), sample.data<float>() + 3L * 16 * 16);
   };
   const Batch among = maker.make({.epoch = 1, .samples = {4, 0, 2}});
   EXPECT_EQ(pixels(among, 1), pixels(maker.make({.epoch = 1, .samples = {0}}), 0));

@@ -11,7 +11,7 @@
 #include "tests/unit/runtime/file/support.h"
 
 // libhdf5 1.10 forgets memory on its way back from some damaged files.
-extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
+extern "C" const char* __lsan_default_suppressions() {  // NOLINT(*-identifier*)
   return "leak:libhdf5";
 }
 
@@ -87,9 +87,10 @@ TEST_F(Hdf5, HoldsIntegersAndNumbersOfAllSizes) {
 TEST_F(Hdf5, GivesRowsOfChunksThatDivideAllAxes) {
   // Grids of 4 x 2 x 2, 1 x 3 x 3 and 2 x 1 x 3 chunks: which axis is divided more often differs.
   for (const std::vector<hsize_t>& chunk : {std::vector<hsize_t>{2, 3, 2}, {7, 2, 1}, {4, 5, 1}}) {
-    write(ramp(7 * 5 * 3), {.shape = {7, 5, 3}, .chunk = chunk, .with = [](hid_t creation) {
-                              H5Pset_deflate(creation, 6);
-                            }});
+    write(ramp(std::size_t{7} * 5 * 3),
+          {.shape = {7, 5, 3}, .chunk = chunk, .with = [](hid_t creation) {
+             H5Pset_deflate(creation, 6);
+           }});
     const auto chunks = Hdf5File(path()).chunked("x");
     ASSERT_NE(chunks, nullptr);
     ASSERT_EQ(chunks->row_bytes(), 60U);

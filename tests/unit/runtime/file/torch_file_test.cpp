@@ -26,7 +26,7 @@ std::vector<std::string> names_of(const TorchWeights& weights) {
 
 /// Each tensor is as its source announces it.
 Tensor read(const TorchWeights& weights, const std::string& name) {
-  const Tensor tensor = weights.tensors.read(name);
+  Tensor tensor = weights.tensors.read(name);
   for (const TensorInfo& info : weights.tensors.tensors)
     if (info.name == name) {
       EXPECT_EQ(tensor.shape(), info.shape) << name;
@@ -140,7 +140,7 @@ TEST(TorchFile, ListsDictionariesThatFitEqually) {
 
 TEST(TorchFile, HoldsOneDictionaryUnderSeveralKeys) {
   const auto open = [](const char* name, const char* part) {
-    const TorchWeights weights = open_torch_file(golden(name), part);
+    TorchWeights weights = open_torch_file(golden(name), part);
     expect_module(weights);
     return weights;
   };

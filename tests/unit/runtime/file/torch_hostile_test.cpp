@@ -53,8 +53,8 @@ TEST(HostileTorchFile, RunsNoCode) {
 
 /// Each one is as large as the file.
 TEST(HostileTorchFile, RefusesManyTransposedViewsOfOneStorage) {
-  PickledTensor view{.key = "1", .count = 512 * 512, .shape = {512, 512}, .strides = {1, 512}};
-  const MadeMember storage{"f/data/1", std::string(512 * 512 * 4, '\0')};
+  PickledTensor view{.key = "1", .count = 512L * 512, .shape = {512, 512}, .strides = {1, 512}};
+  const MadeMember storage{"f/data/1", std::string(std::size_t{512} * 512 * 4, '\0')};
   const auto file_with = [&](int views, std::size_t padding = 0) {
     std::vector<std::pair<std::string, std::string>> items{{std::string(padding, 'p'), "N"}};
     for (int i = 0; i < views; ++i) items.emplace_back("w" + std::to_string(i), view.text());
@@ -145,7 +145,12 @@ TEST(HostileTorchFile, ReadsDictionariesThatHoldThemselves) {
   EXPECT_EQ(parse(torch_file_of(cycle)).tensors.tensors.size(), 1u);
   std::string chain = pickled_dict({{"w", PickledTensor{}.text()}});
   for (int i = 0; i < 1000; ++i)
-    chain = chain + "q\1" + "}(" + pickled("a") + "h\1" + pickled("b") + "h\1" + "u";
+    chain.append(
+        "q\1"
+        "}(" +
+        pickled("a") + "h\1" + pickled("b") +
+        "h\1"
+        "u");
   EXPECT_EQ(parse(torch_file_of(chain)).tensors.tensors.size(), 1u);
 }
 
