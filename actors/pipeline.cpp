@@ -399,7 +399,8 @@ void check(const PipelineOptions& options) {
     throw Error(
         ErrorCode::bad_options,
         fmt::format("`evaluates` is true, but {} has no test samples", data.name()),
-        "give it test samples (tables: set `Dataset::test_fraction`), or set `evaluates` to false");
+        "give it test samples, hold out some with `Dataset::test_fraction`, or set `evaluates` to "
+        "false");
   if (options.rate.schedule == LearningRateSchedule::plateau && !options.evaluates)
     throw Error(
         ErrorCode::bad_options,

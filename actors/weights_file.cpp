@@ -36,6 +36,7 @@ WeightsFile weights_of(const std::filesystem::path& folder, const Checkpoint& ch
           .tensors = std::move(source),
           .options = checkpoint.manifest().options,
           .step = checkpoint.manifest().step,
+          .run = checkpoint.manifest().run,
           .part = averaged.empty() ? "" : "the moving average of the weights",
           .others = {}};
 }

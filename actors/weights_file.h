@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct WeightsFile {
   TensorSource tensors;
   std::string options;    ///< a checkpoint's resolved options; empty for other files
   std::int64_t step = 0;  ///< of a checkpoint
+  std::map<std::string, std::string> run = {};  ///< Manifest::run of a checkpoint
   /// What in the file holds the weights, if not all of it: an entry of a PyTorch file
   /// ("model_state_dict"), or the moving average of a checkpoint.
   std::string part;

@@ -108,7 +108,8 @@ std::string bare_assignments(const CLI::App& used, const std::vector<std::string
     if (!is_assignment(words[i]) || is_file_name(words[i])) continue;
     if (takes_next_word(used, words[i - 1])) continue;
     std::string text = words[i];
-    while (has_open_bracket(text) && i + 1 < words.size()) text += " " + words[++i];
+    while (has_open_bracket(text) && i + 1 < words.size() && !words[i + 1].starts_with('-'))
+      text += " " + words[++i];
     found.push_back("-r " + shell_word(text));
   }
   return fmt::format("{}", fmt::join(found, " "));
@@ -149,7 +150,10 @@ std::string split_assignment(const std::vector<std::string>& words,
 }
 
 Error needs_own_flags(const std::string& name, const std::string& assignments) {
-  return {ErrorCode::usage, fmt::format("{}: each KEY=VALUE needs its own -r", name), assignments};
+  return {
+      ErrorCode::usage,
+      fmt::format("{}: each KEY=VALUE needs its own -r, and there is no file of such a name", name),
+      assignments};
 }
 
 Error needs_one_word(const std::string& name, const std::string& assignment) {
@@ -171,6 +175,9 @@ void check_assignments(const CLI::App& app, const std::vector<std::string>& word
 /// A flag that the verb does not have.
 Error unknown_flag(const CLI::App& used, const std::string& name, const std::string& word,
                    const Definitions& own) {
+  if (used.get_option_no_throw(word) != nullptr)
+    return {ErrorCode::usage, fmt::format("{} stands before its verb", word),
+            fmt::format("write {} {} ...", name, word)};
   const std::string_view bare = std::string_view(word).substr(word.find_first_not_of('-'));
   std::vector<std::string> flags;
   for (const CLI::Option* option : used.get_options())

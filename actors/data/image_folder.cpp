@@ -1,12 +1,13 @@
 #include "actors/data/image_folder.h"
 
 #include <fmt/format.h>
-#include <strings.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <regex>
 #include <string>
+#include <string_view>
 
 #include "actors/data/hold_out.h"
 #include "actors/data/image_files.h"
@@ -115,14 +116,21 @@ fs::path existing(const fs::path& path, const std::vector<std::string>& names) {
   return {};
 }
 
-/// Throws for a folder that by its name holds a split, but has not the name that is read: its
+/// Whether a folder of this name probably holds a split: "valid", "Train", "train2017", "test_set".
+bool is_name_of_split(std::string_view name) {
+  static const std::regex split(
+      "(train|training|val|valid|validation|test|testing|eval|evaluation|dev)"
+      "[-_ ]?(set|data|images)?[-_ ]?[0-9]*",
+      std::regex::icase);
+  return std::regex_match(name.begin(), name.end(), split);
+}
+
+/// Throws for a folder that by its name holds a split, but has not a name that is read: its
 /// images would be classes of training, or be left out.
 void check_names_of_splits(const fs::path& path) {
-  constexpr std::array splits{"train", "training", "val",  "valid",      "validation",
-                              "test",  "testing",  "eval", "evaluation", "dev"};
+  constexpr std::array read{"train", "val", "test"};
   for (const std::string& name : class_names(path)) {
-    const auto is_name = [&](const char* split) { return ::strcasecmp(name.c_str(), split) == 0; };
-    if (name != "train" && std::ranges::any_of(splits, is_name))
+    if (std::ranges::find(read, name) == read.end() && is_name_of_split(name))
       throw Error(ErrorCode::bad_file,
                   fmt::format("{} is not read under this name", (path / name).string()),
                   "call the folders of training and test images train and val (or test)");
@@ -173,12 +181,14 @@ std::shared_ptr<const SampleReader> ImageFolder::open(const DatasetOptions& opti
   const bool has_classes_alone =
       train_folder.empty() && test_folder.empty() && fs::is_directory(path, ignored);
   if (has_classes_alone) train_folder = path;
-  if (train_folder.empty())
-    throw Error(
-        ErrorCode::io,
-        fmt::format("{} does not exist", (test_folder.empty() ? path : path / "train").string()),
-        layout_remedy);
-  if (test_folder.empty()) check_names_of_splits(path);
+  if (train_folder.empty()) {
+    const fs::path missing = test_folder.empty() ? path : path / "train";
+    throw Error(ErrorCode::io,
+                fmt::format("{} {}", missing.string(),
+                            fs::exists(missing, ignored) ? "is not a folder" : "does not exist"),
+                layout_remedy);
+  }
+  check_names_of_splits(path);
   ImageFiles train = list_image_files(train_folder);
   if (has_classes_alone && train.classes.size() == 1)
     throw Error(ErrorCode::bad_file,

@@ -8,8 +8,8 @@ namespace troupe {
 /// JPEG and PNG files of any size, one folder for each class: `path`/train/CLASS/… for training,
 /// `path`/val/CLASS/… or else `path`/test/CLASS/… for testing. Without either, the test set is the
 /// share `test_fraction` of the training images; without all three, these are `path`/CLASS/….
-/// Folders with other names of splits, such as `valid`, are refused. Samples are RGB, [3,
-/// image_size, image_size].
+/// Other names of splits, such as `valid` or `train2017`, are refused; of val/ and test/, the
+/// second is not read. Samples are RGB, [3, image_size, image_size].
 ///
 /// Both splits are read as by torchvision's ImageFolder: classes are numbered in the order of their
 /// names, and samples are in the order of the classes, folders and file names. Files with other

@@ -91,6 +91,23 @@ Evaluation evaluate(const Options& options, const PipelineOptions& pipeline,
   }
 }
 
+/// A sentence if the data set has another number of samples than in the run that wrote the weights,
+/// so that others are held out.
+std::string changed_samples(const Options& options, const Options& before,
+                            const WeightsFile& weights) {
+  const DatasetOptions &limits = options.selection, &former = before.selection;
+  const SampleCounts there = sample_counts(weights.run);
+  if (!options.samples || there.train == 0 || limits.limit != former.limit ||
+      limits.test_limit != former.test_limit)
+    return {};
+  const SampleCounts here = sample_counts(options.samples.value());
+  if (here.train == there.train && here.test == there.test) return {};
+  return fmt::format(
+      "{} has {} training and {} test samples, but the run had {} and {}: others are held out, and "
+      "the test samples contain training samples",
+      options.dataset.name, here.train, here.test, there.train, there.test);
+}
+
 /// A sentence if the test samples contain samples that the weights were trained on: where more of
 /// the same data, or others of it, are held out than in the run that wrote them.
 std::string trained_on(const Options& options, const WeightsFile& weights) {
@@ -107,7 +124,9 @@ std::string trained_on(const Options& options, const WeightsFile& weights) {
   const std::string now = option_text(options, key), then = option_text(*before, key);
   const double share = std::stod(option_text(options, "data.test_fraction"));
   const double former = std::stod(option_text(*before, "data.test_fraction"));
-  if (share == 0 || (key != "seed" && share <= former)) return {};
+  if (share == 0) return {};
+  if (key != "seed" && share == former) return changed_samples(options, *before, weights);
+  if (key != "seed" && share < former) return {};
   return fmt::format(
       "{} is {}, but the run was trained with {}: the test samples contain training samples", key,
       now, then);

@@ -246,7 +246,7 @@ void add_run(OptionFields& fields, Options& o) {
                    "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
                    "has CUDA and one can be used, else the CPU",
                    {.synonyms = {"accelerator", "gpu"},
-                    .hints = {{"no_cuda", "set device to cpu"}},
+                    .hints = {{"no_cuda", "set device to cpu, or to auto for no_cuda=false"}},
                     .value_hints = {{"gpu", gpu_hint},
                                     {"mps", "there is no MPS: write cpu"},
                                     {"tpu", "there are no TPUs: write cpu"}}}));
@@ -580,7 +580,8 @@ void add_train(OptionFields& fields, Options& o) {
                                     {"check_val_every_n_epoch", evaluation_hint},
                                     {"eval_interval", evaluation_hint},
                                     {"eval_every", evaluation_hint},
-                                    {"evaluation_strategy", evaluation_hint}},
+                                    {"evaluation_strategy", evaluation_hint},
+                                    {"eval_strategy", evaluation_hint}},
                           .setting = "evaluates"}));
 }
 

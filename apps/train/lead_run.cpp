@@ -260,6 +260,7 @@ int evaluate_only(TrainCommand command, PipelineOptions& pipeline, const OutputF
   log.finish();
   log.record("ended: done, only the evaluation remained");
   print_out("{}\n", completion_lines(log.totals(), log.last_evaluation()));
+  remove_former_best(command.options, folder, log, pipeline.first_step);
   print_best(command.options, folder, log);
   if (const auto counted = log.last_evaluation()) print_out("{}\n", result_line(*counted));
   return exit_done;

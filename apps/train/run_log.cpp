@@ -13,6 +13,12 @@
 #include "runtime/text.h"
 
 namespace troupe {
+namespace {
+
+/// A NaN has a sign, with which it would be printed as "-nan".
+double without_sign_of_nan(double loss) { return std::isnan(loss) ? std::abs(loss) : loss; }
+
+}  // namespace
 
 RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
                const LearningRateOptions& rate, std::int64_t every_steps, Definitions own,
@@ -44,7 +50,8 @@ void RunLog::post(std::function<void()> work) {
 }
 
 void RunLog::step(const StepSeen& seen) {
-  post([this, seen] {
+  post([this, seen = seen]() mutable {
+    seen.loss = without_sign_of_nan(seen.loss);
     const std::chrono::duration<double> time = seen.duration;
     last_step_ = report_of(seen.step);
     last_step_.loss = seen.loss;
@@ -115,10 +122,8 @@ void RunLog::evaluation_progress(const EvaluationProgress& seen) {
 
 void RunLog::evaluation(const Evaluation& result) {
   post([this, seen = result]() mutable {
-    if (!std::isfinite(seen.loss)) {
-      seen.loss = std::isnan(seen.loss) ? std::abs(seen.loss) : seen.loss;  // not "-nan"
-      show_warning("the test loss is not finite");
-    }
+    seen.loss = without_sign_of_nan(seen.loss);
+    if (!std::isfinite(seen.loss)) show_warning("the test loss is not finite");
     epoch_waits_ = false;
     last_evaluation_ = seen;
     check_row(csv_.fill(seen));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -154,6 +155,24 @@ std::filesystem::path initial_weights(const Options& options) {
   }
 }
 
+SampleCounts sample_counts(const DatasetSummary& data) { return {data.train, data.test}; }
+
+SampleCounts sample_counts(const std::map<std::string, std::string>& run) {
+  const auto number = [&](const char* key) {
+    const auto found = run.find(key);
+    std::int64_t value = 0;
+    if (found != run.end())
+      std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+    return value;
+  };
+  return {number("training_samples"), number("test_samples")};
+}
+
+bool holds_out(const Options& options) {
+  const std::string share = option_text(options, "data.test_fraction");
+  return !share.empty() && std::stod(share) > 0;
+}
+
 StartingPoint read_starting_point(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_complete_checkpoint(path);
   for (const auto& reason : choice.skipped) print_warning("skipped {}", reason);
@@ -169,6 +188,7 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
                       .options = manifest.options};
   if (const auto processor = manifest.run.find("processor"); processor != manifest.run.end())
     start.processor = processor->second;
+  start.samples = sample_counts(manifest.run);
   auto partition = manifest.run.find("partition");
   if (partition == manifest.run.end()) partition = manifest.run.find("cut");  // its former name
   if (partition != manifest.run.end()) {
@@ -271,6 +291,28 @@ void check_model_file(const ModelSource& model) {
   }
 }
 
+namespace {
+
+/// Throws unless the data set has the samples of the run, as far as their numbers tell. With
+/// others, the order of the epoch is another one, and other samples are held out.
+void check_same_samples(const Options& options, const Options& before, const StartingPoint& start) {
+  if (!options.samples) return;
+  const SampleCounts &there = start.samples, here = sample_counts(options.samples.value());
+  const bool same_test = !holds_out(options) || there.test == here.test ||
+                         before.selection.test_limit != options.selection.test_limit;
+  if (there.train == 0 || (there.train == here.train && same_test)) return;
+  throw Error(
+      ErrorCode::bad_options,
+      fmt::format("{} has {} training and {} test samples, but {} and {} when {} was written",
+                  options.dataset.name, here.train, here.test, there.train, there.test,
+                  start.checkpoint.string()),
+      fmt::format("resume with the same samples, or start a new run from its weights with "
+                  "-r model.weights={}",
+                  start.checkpoint.string()));
+}
+
+}  // namespace
+
 void check_continues(const Options& options, const StartingPoint& start) {
   if (start.options.empty()) return;
   check_graph_of_run(start.options, start.checkpoint, options);
@@ -296,6 +338,7 @@ void check_continues(const Options& options, const StartingPoint& start) {
   require_same("data.drop_last", there.data.drop_last, here.data.drop_last);
   require_same("train.batch_size", there.batch_size, here.batch_size);
   require_same("train.optimizer", before.optimizer.name, options.optimizer.name);
+  check_same_samples(options, before, start);
 }
 
 bool has_batch_norms(const PipelineOptions& pipeline) {
@@ -482,6 +525,11 @@ Result<std::filesystem::path> write_training_checkpoint(
                                      {"seed", options.pipeline.seed}}
                           .dump();
   manifest.run["optimizer"] = options.optimizer.name;
+  if (options.samples) {
+    const SampleCounts counts = sample_counts(options.samples.value());
+    manifest.run["training_samples"] = std::to_string(counts.train);
+    manifest.run["test_samples"] = std::to_string(counts.test);
+  }
   manifest.run["processor"] = backend(choose_device(options.device)).fingerprint();
   if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
   return write_snapshots(folder, std::move(manifest), snapshots,

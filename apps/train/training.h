@@ -1,7 +1,9 @@
 #pragma once
 // Creates a training run from its options, for `train` and `plan`.
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +15,17 @@
 
 namespace troupe {
 
+/// How many samples a data set has as a run reads it; 0: not known.
+struct SampleCounts {
+  std::int64_t train = 0, test = 0;
+};
+SampleCounts sample_counts(const DatasetSummary& data);
+/// Those of the run that wrote a checkpoint; `run` is its Manifest::run.
+SampleCounts sample_counts(const std::map<std::string, std::string>& run);
+
+/// Whether the test samples are a part of the training samples of the files (data.test_fraction).
+bool holds_out(const Options& options);
+
 /// Where a run begins: at step 0, or from a checkpoint with the optimizer's state.
 struct StartingPoint {
   std::filesystem::path checkpoint;  ///< empty: at step 0
@@ -20,6 +33,7 @@ struct StartingPoint {
   std::string options;                 ///< the resolved options of the run that wrote it
   std::string processor;               ///< that it ran on (Backend::fingerprint); empty: unknown
   std::vector<std::size_t> partition;  ///< of the run that wrote it; empty: not known
+  SampleCounts samples;                ///< of its data set
   std::filesystem::path
       weights;  ///< without a checkpoint: what model.weights led to; empty: find it
 };

@@ -79,10 +79,11 @@ std::vector<std::string> missing_steps(const PipelineOptions& pipeline) {
     sentences.push_back(fmt::format(
         "train.steps is {}, but train.epochs {} makes {}; for more, raise train.epochs to {}",
         pipeline.max_steps, pipeline.epochs, counted(steps, "step"),
-        (pipeline.max_steps + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch));
-  // The first evaluation has none before it to improve on.
+        (std::int64_t{pipeline.max_steps} + timeline.steps_per_epoch - 1) /
+            timeline.steps_per_epoch));
+  // The first evaluation has none before it to improve on, and the last one has no step after it.
   const EarlyStopping& stopping = pipeline.stopping;
-  const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 1);
+  const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 2);
   const std::int64_t evaluations =
       (steps + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch;
   if (stopping.patience > 0 && needed > evaluations)

@@ -61,7 +61,7 @@ AddNode adder(const Pt2Node& node) {
 }
 
 /// A weight that is a parameter itself.
-const Sizes& parameter(const Pt2Node& node, ValueId weight) {
+Sizes parameter(const Pt2Node& node, ValueId weight) {
   if (node.context().builder.graph.value(weight).kind != Value::Kind::parameter)
     throw LacksOperator{"its weight is computed, no parameter"};
   return node.shape(weight);
@@ -123,7 +123,7 @@ void batch_norm(const Pt2Node& node) {
   const ValueId weight = node.value("weight"), bias = node.value("bias");
   parameter(node, weight);
   parameter(node, bias);
-  const Sizes& shape = node.shape(x);
+  const Sizes shape = node.shape(x);
   if (sequences) x = node.add(Reshape{as_images(shape)}, {x});
   const ValueId y = node.add(
       BatchNorm{.epsilon = node.number("eps", 1e-5), .momentum = node.number("momentum", 0.1)},
@@ -154,7 +154,7 @@ void instance_norm(const Pt2Node& node) {
   if (!node.boolean("use_input_stats", true) || node.has("running_mean"))
     throw LacksOperator{"it keeps running statistics (track_running_stats=True)"};
   const ValueId x = node.value("input");
-  const Sizes& shape = node.shape(x);
+  const Sizes shape = node.shape(x);
   node.give(add_group_norm(adder(node), x, shape, shape.size() > 1 ? shape[1].fixed : 0,
                            node.number("eps", 1e-5), node.optional_value("weight"),
                            node.optional_value("bias")));

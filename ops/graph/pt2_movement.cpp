@@ -42,7 +42,7 @@ void flatten(const Pt2Node& node) {
 }
 
 void unflatten(const Pt2Node& node) {
-  const Sizes& from = node.shape(self(node));
+  const Sizes from = node.shape(self(node));
   const std::size_t at = axis(node, "dim", 0, from.size());
   const Sizes parts = resolved(node.sizes("sizes"), {from[at]});
   Sizes to(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(at));
@@ -237,7 +237,7 @@ void stack(const Pt2Node& node) {
 void expand(const Pt2Node& node) {
   const ValueId x = self(node);
   Sizes to = node.sizes("size");
-  const Sizes& from = node.shape(x);
+  const Sizes from = node.shape(x);
   if (to.size() < from.size()) node.json().fail("it has fewer axes than its input");
   for (std::size_t i = 0; i < from.size(); ++i)
     if (Size& size = to[to.size() - 1 - i]; size == fixed(-1)) size = from[from.size() - 1 - i];
@@ -246,7 +246,7 @@ void expand(const Pt2Node& node) {
 
 void expand_as(const Pt2Node& node) {
   const ValueId x = self(node);
-  const Sizes& to = node.shape(node.value("other"));
+  const Sizes to = node.shape(node.value("other"));
   node.give_view(to == node.shape(x) ? x : node.add(Expand{to}, {x}), "self");
 }
 

@@ -49,7 +49,8 @@ class Pt2Node {
   /// The same for an operator whose result shares the memory of its argument `of`.
   void give_view(ValueId result, std::string_view of) const;
   ValueId add(Operator operation, std::vector<ValueId> inputs) const;
-  const Sizes& shape(ValueId id) const { return context_.builder.shape(id); }
+  /// A copy: adding a value moves the others.
+  Sizes shape(ValueId id) const { return context_.builder.shape(id); }
 
  private:
   const JsonAccess* find(std::string_view name) const;

@@ -160,6 +160,11 @@ TEST_F(Command, RefusesUnknownVerbsAndFlags) {
                      "-r 'model.widths=[8, 4]'");
   expect_usage_error(troupe_command({"plan", "o.yaml", "data.path=" + std::string(300, 'a')}),
                      own_flags, "-r data.path=aaa");
+  expect_usage_error(troupe_command({"eval", "lr=0.1/run"}), "there is no file of such a name", "");
+  expect_usage_error(troupe_command({"plan", "o.yaml", "train.betas=[0.9", "-r", "seed=2"}),
+                     own_flags, "-r 'train.betas=[0.9'\n");
+  expect_usage_error(troupe_command({"-r", "seed=1", "train", "o.yaml"}),
+                     "-r stands before its verb", "write troupe train -r ...");
   expect_usage_error(troupe_command({"plan", "run=3.yaml"}), "run=3.yaml: cannot be opened",
                      "recipes/demo.yaml");
   for (const char* word : {":", "["})
@@ -250,6 +255,10 @@ TEST_F(Command, TrainsWithoutAnythingToWriteTo) {
   };
   EXPECT_EQ(train("closed", ">&- 2>&- <&-"), 0);
   EXPECT_EQ(train("full", ">/dev/full 2>/dev/full"), 0);
+  const Outcome told =
+      redirected("train " + path + " -o " + (root_ / "told").string(), ">/dev/full");
+  EXPECT_EQ(told.exit_code, 0);
+  EXPECT_THAT(told.error, HasSubstr("standard output could not be written"));
   for (const char* name : {"closed", "full"}) {
     std::ifstream csv(root_ / name / "train.csv");
     int rows = 0;

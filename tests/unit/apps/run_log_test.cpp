@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <thread>
 
@@ -57,6 +58,18 @@ TEST(RunLog, HaveTheMeanOfTheStepsOfARow) {
   // (2 * 1 + 2 * 2 + 2 * 3 + 4) / 7, and (5 + 6 + 7 + 8) / 4.
   EXPECT_THAT(test::read_text(folder.csv()), testing::AllOf(testing::HasSubstr("\n4,1,2.2857142"),
                                                             testing::HasSubstr("\n8,1,6.5,")));
+}
+
+TEST(RunLog, NameALossThatIsNoNumberWithoutASign) {
+  const test::TemporaryFolder root;
+  const auto folder = OutputFolder::create(root / "out");
+  {
+    RunLog log(folder, {.steps = 1, .steps_per_epoch = 1, .evaluates = false}, {});
+    log.step({.step = 1, .loss = -std::nan(""), .samples = 1, .duration = std::chrono::seconds(1)});
+    log.finish();
+  }
+  EXPECT_THAT(test::read_text(folder.csv()), testing::HasSubstr("\n1,1,nan,"));
+  EXPECT_THAT(test::read_text(folder.log()), testing::Not(testing::HasSubstr("-nan")));
 }
 
 TEST(RunLog, TellThatTheirRowsAreLostWithTheFolder) {

@@ -69,6 +69,27 @@ TEST_F(Table, IsEvaluatedWithAWarningWhereTrainingSamplesAreAmongTheTestSamples)
   EXPECT_THAT(warned({"data.test_fraction=0.1"}), Not(contains)) << "a part of the test samples";
 }
 
+TEST_F(Table, ThatHasChangedIsRefusedForTheSameRunAndToldWhereSamplesAreHeldOut) {
+  ASSERT_EQ(train({"data.test_fraction=0.25"}).code, exit_done);
+  std::ofstream(folder_ / "train.csv", std::ios::app) << "7,1,setosa\n";
+  std::vector<std::string> again = {"train",     (folder_ / "o.yaml").string(),
+                                    "-o",        (folder_ / "out").string(),
+                                    "--restart", "auto"};
+  for (const char* setting : {"data.test_fraction=0.25", "train.epochs=3"})
+    again.insert(again.end(), {"-r", setting});
+  const Ran refused = run_troupe(again);
+  EXPECT_EQ(refused.code, exit_usage);
+  EXPECT_THAT(refused.error,
+              AllOf(HasSubstr("csv has 31 training and 10 test samples, but 30 and 10 when"),
+                    HasSubstr("resume with the same samples")));
+  const Ran evaluated = run_troupe({"eval", (folder_ / "out").string()});
+  EXPECT_EQ(evaluated.code, exit_done) << evaluated.error;
+  EXPECT_THAT(evaluated.error, HasSubstr("but the run had 30 and 10: others are held out"));
+  EXPECT_THAT(run_troupe({"eval", (folder_ / "out").string(), "-r", "data.test_limit=4"}).error,
+              Not(HasSubstr("held out")))
+      << "the numbers are not comparable";
+}
+
 TEST_F(Table, IsReadOnceAndHeldOnce) {
   write("test.csv", "length,width,species\n1,2,setosa\n");
   const Options options = parse_options(test::read_text(folder_ / "o.yaml"), "o.yaml");

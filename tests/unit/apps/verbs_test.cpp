@@ -18,6 +18,7 @@
 #include "apps/options/options.h"
 #include "apps/options/options_table.h"
 #include "apps/output/csv.h"
+#include "apps/output/folder.h"
 #include "apps/train/training.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
@@ -572,6 +573,37 @@ TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
               AllOf(HasSubstr("nothing left to train"), Not(HasSubstr("best checkpoint in"))))
       << elsewhere.error;
   EXPECT_TRUE(fs::exists(other / "checkpoints" / leftover.filename()));
+}
+
+TEST_F(Verbs, TrainWarnsIfTheBestEvaluationHasNoCheckpoint) {
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  std::vector<std::string> words = {"train", (root_ / "o.yaml").string(), "-o",
+                                    (root_ / "out").string()};
+  // The score of the first epoch stays the best, and only the last checkpoint is written.
+  for (const char* setting :
+       {"train.epochs=4", "train.lr=30", "train.schedule=constant", "train.warmup_steps=90",
+        "train.batch_size=6", "train.micro_batches=1", "train.stop_on_nan=false",
+        "checkpoint.every_epochs=0", "checkpoint.keep_best=true"})
+    words.insert(words.end(), {"-r", setting});
+  const Ran ran = run_troupe(words);
+  const auto scores = evaluations_until(root_ / "out" / "train.csv", 1'000'000);
+  ASSERT_EQ(scores.size(), 4) << ran.error;
+  const Evaluation& best = scores[best_of(MonitoredScore::test_loss, 0, scores)];
+  ASSERT_LT(best.step, scores.back().step);
+  const std::string sentence =
+      fmt::format("the best evaluation, after step {} with {}, has no checkpoint", best.step,
+                  scores_text(best, " and "));
+  EXPECT_THAT(ran.out + ran.error, HasSubstr(sentence));
+  words.insert(words.end(), {"--restart", "auto"});
+  const fs::path leftover = root_ / "out" / "checkpoints" / ".step_00000001.partial-removed";
+  fs::create_directories(leftover);
+  {
+    const OutputFolder used = OutputFolder::create(root_ / "out");  // as by another process
+    EXPECT_THAT(run_troupe(words).error, HasSubstr(sentence));
+    EXPECT_TRUE(fs::exists(leftover)) << "it may be what the other one writes";
+  }
+  (void)run_troupe(words);
+  EXPECT_FALSE(fs::exists(leftover));
 }
 
 TEST_F(Verbs, TrainRemovesTheFormerBestCheckpointIfTheLastIsBetter) {

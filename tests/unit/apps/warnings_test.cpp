@@ -121,7 +121,10 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
       HasSubstr("train.patience is 4, but the run has 4 evaluations: it cannot stop early"));
   EXPECT_THAT(reported({"train.epochs=4", "train.steps=1", "train.patience=3"}),
               HasSubstr("train.patience is 3, but the run has 1 evaluation: "));
-  EXPECT_THAT(reported({"train.epochs=4", "train.patience=3"}), Not(HasSubstr("patience")));
+  EXPECT_THAT(reported({"train.epochs=4", "train.patience=3"}),
+              HasSubstr("train.patience is 3, but the run has 4 evaluations: it cannot stop early"))
+      << "the fourth is the last";
+  EXPECT_THAT(reported({"train.epochs=4", "train.patience=2"}), Not(HasSubstr("patience")));
   EXPECT_THAT(reported({"train.epochs=4", "train.patience=4", "train.target_accuracy=0.9"}),
               Not(HasSubstr("patience")));
   EXPECT_THAT(reported({"train.batch_size=100", "data.count=150"}),

@@ -171,6 +171,28 @@ TEST_F(ImageFolderTest, RefusesOtherNamesOfSplits) {
   }
 }
 
+TEST_F(ImageFolderTest, RefusesASplitThatItWouldNotReadBesideThoseThatItReads) {
+  for (const char* name : {"valid", "test_set", "Train2017", "validation images"}) {
+    fs::create_directories(folder_ / name);
+    expect_refused(ErrorCode::bad_file, {name, "is not read under this name"});
+    fs::remove(folder_ / name);
+  }
+  add("test/a/x.png", "photo.png");  // the second of val and test
+  EXPECT_EQ(open().count(Split::test), 5);
+}
+
+TEST_F(ImageFolderTest, TakesClassesWhoseNamesBeginAsThoseOfSplits) {
+  fs::remove_all(folder_ / "val");
+  for (const char* name : {"test_tube", "trainer", "valley", "train_station", "devil"})
+    add(fmt::format("classes/{}/x.png", name), "photo.png");
+  ImageFolder alone = definition();
+  alone.path = folder_ / "classes";
+  EXPECT_EQ(open_dataset(alone).samples().classes, 5);
+  fs::rename(folder_ / "classes/valley", folder_ / "classes/val2017");
+  test::expect_error(ErrorCode::bad_file, {"val2017 is not read under this name"},
+                     [&] { open_dataset(alone); });
+}
+
 TEST_F(ImageFolderTest, RefusesAFolderAroundTheClasses) {
   fs::remove_all(folder_ / "val");
   fs::rename(folder_ / "train", folder_ / "images");
@@ -206,6 +228,8 @@ TEST_F(ImageFolderTest, RefusesFoldersThatAreMissingOrHaveNoClasses) {
                      [] { open_dataset(ImageFolder{}); });
   test::expect_error(ErrorCode::io, {"/nowhere does not exist"},
                      [] { open_dataset(ImageFolder{.path = "/nowhere"}); });
+  test::expect_error(ErrorCode::io, {"README.md is not a folder"},
+                     [&] { open_dataset(ImageFolder{.path = folder_ / "train/README.md"}); });
   test::expect_error(ErrorCode::bad_file, {"no folder of a class"},
                      [&] { list_image_files(folder_ / "train/b"); });
 }
