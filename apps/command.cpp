@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <csignal>
 #include <cstdio>
@@ -49,8 +50,16 @@ bool takes_overrides(const CLI::App& verb) {
   return verb.get_option_no_throw("--override") != nullptr;
 }
 
+/// Whether the verb has the flags that a hint names.
+bool has_flags_of(const CLI::App& used, std::string_view hint) {
+  return std::ranges::none_of(std::array{"--restart", "-o"}, [&](const char* flag) {
+    return hint.find(fmt::format("{} ", flag)) != hint.npos &&
+           used.get_option_no_throw(flag) == nullptr;
+  });
+}
+
 /// "did you mean -r train.lr=VALUE? " for --lr, if an options file has a key of this name.
-std::string as_override(std::string_view flag, const Definitions& own) {
+std::string as_override(const CLI::App& used, std::string_view flag, const Definitions& own) {
   Options options(own);
   std::string name(flag.substr(0, flag.find('=')));
   std::ranges::replace(name, '-', '_');
@@ -60,7 +69,7 @@ std::string as_override(std::string_view flag, const Definitions& own) {
     if (name == own || name == field.path || std::ranges::count(field.synonyms, name) > 0)
       return fmt::format("did you mean -r {}=VALUE? ", field.path);
     for (const auto& [foreign, remedy] : field.hints)
-      if (name == foreign) return fmt::format("{}; ", remedy);
+      if (name == foreign && has_flags_of(used, remedy)) return fmt::format("{}; ", remedy);
   }
   return {};
 }
@@ -184,7 +193,7 @@ Error unknown_flag(const CLI::App& used, const std::string& name, const std::str
     for (const auto& flag : option->get_lnames()) flags.push_back(flag);
   std::string idea = bare.size() > 1 ? guess(bare, flags, "--") : "";
   if (takes_overrides(used))
-    if (const std::string key = as_override(bare, own); !key.empty()) idea = key;
+    if (const std::string key = as_override(used, bare, own); !key.empty()) idea = key;
   if (const std::string launch = of_the_launcher(used, bare); !launch.empty()) idea = launch;
   return {ErrorCode::usage, fmt::format("{} has no option {}", name, word),
           fmt::format("{}{} --help lists all", idea, name)};

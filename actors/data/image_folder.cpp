@@ -129,11 +129,15 @@ bool is_name_of_split(std::string_view name) {
 /// images would be classes of training, or be left out.
 void check_names_of_splits(const fs::path& path) {
   constexpr std::array read{"train", "val", "test"};
+  const bool has_both =
+      !existing(path, {"train"}).empty() && !existing(path, {"val", "test"}).empty();
   for (const std::string& name : class_names(path)) {
     if (std::ranges::find(read, name) == read.end() && is_name_of_split(name))
       throw Error(ErrorCode::bad_file,
                   fmt::format("{} is not read under this name", (path / name).string()),
-                  "call the folders of training and test images train and val (or test)");
+                  has_both ? "move it out of this folder, or remove it"
+                           : "call the folders of training and test images train and val (or "
+                             "test); if it is a class, rename it");
   }
 }
 

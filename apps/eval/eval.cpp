@@ -46,10 +46,12 @@ Options recorded_options(const WeightsFile& weights, const std::vector<std::stri
     constexpr std::string_view key = "model.name=";
     const auto named = std::ranges::find_if(
         overrides, [&](const std::string& text) { return text.starts_with(key); });
-    if (named == overrides.end() && !error.message().starts_with(source)) throw;
-    if (named == overrides.end())
+    const bool names_none = error.remedy().find("-r ") == std::string::npos;
+    if (named == overrides.end() && error.message().starts_with(source) && names_none)
       throw Error(error.code(), error.message(),
-                  fmt::format("{}; here with -r KEY=VALUE", error.remedy()));
+                  fmt::format("{}{}with -r KEY=VALUE", error.remedy(),
+                              error.remedy().empty() ? "change it " : ", here "));
+    if (named == overrides.end()) throw;
     std::vector<std::string> others = overrides;
     std::erase(others, *named);
     parse_recorded_options(weights.options, source, others, own);  // throws what else is wrong
@@ -62,17 +64,18 @@ Options recorded_options(const WeightsFile& weights, const std::vector<std::stri
 
 Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
                     const Definitions& own) {
-  if (!arguments.options.empty()) return load_options(arguments.options, arguments.overrides, own);
+  // The batches of the training samples do not matter, which an override may make fewer.
+  std::vector<std::string> overrides = {"data.drop_last=false"};
+  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  if (!arguments.options.empty()) return load_options(arguments.options, overrides, own);
   if (weights.options.empty())
     throw Error(
         ErrorCode::usage,
         fmt::format("{} holds weights without options: the model and the normalisation are unknown",
                     weights.path.string()),
         "give the options of the run with --options RUN/options_restart.yaml");
-  // The weights that the run started from do not matter, and may no longer exist. Nor do the
-  // batches of its training samples, which `overrides` may make fewer.
-  std::vector<std::string> overrides = {"model.weights=", "data.drop_last=false"};
-  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  // The weights that the run started from do not matter, and may no longer exist.
+  overrides.insert(overrides.begin(), "model.weights=");
   Options options = recorded_options(weights, overrides, own);
   // A run on a GPU can be evaluated on a host without one, unless the command line or the precision
   // demands one.
@@ -97,11 +100,12 @@ std::string changed_samples(const Options& options, const Options& before,
                             const WeightsFile& weights) {
   const DatasetOptions &limits = options.selection, &former = before.selection;
   const SampleCounts there = sample_counts(weights.run);
-  if (!options.samples || there.train == 0 || limits.limit != former.limit ||
-      limits.test_limit != former.test_limit)
-    return {};
+  if (!options.samples || there.train == 0) return {};
   const SampleCounts here = sample_counts(options.samples.value());
-  if (here.train == there.train && here.test == there.test) return {};
+  // Each limit bounds one of the numbers, and may hide that there are others.
+  const bool train_differs = limits.limit == former.limit && here.train != there.train;
+  const bool test_differs = limits.test_limit == former.test_limit && here.test != there.test;
+  if (!train_differs && !test_differs) return {};
   return fmt::format(
       "{} has {} training and {} test samples, but the run had {} and {}: others are held out, and "
       "the test samples contain training samples",

@@ -270,7 +270,7 @@ OptionField with_automatic_classes(OptionField field, Options& o) {
 }
 
 void add_model(OptionFields& fields, Options& o) {
-  fields.push_back(name_field("model.name", o.model, "model to train", {"arch", "type"},
+  fields.push_back(name_field("model.name", o.model, "model to train", {"arch"},
                               "export the model from PyTorch and set model.file "
                               "(docs/from-pytorch.md)"));
   add_all(fields, fields_of(o.model, "model.name"));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <sstream>
@@ -30,26 +31,29 @@
 namespace troupe {
 namespace {
 
-/// What ends the run before its last step; empty if nothing does.
-std::string early_end(const EarlyStopping& stopping) {
+/// "ends early after 2 evaluations in a row without …", a line; empty if the run cannot.
+std::string early_end(const PipelineOptions& pipeline) {
+  const EarlyStopping& stopping = pipeline.stopping;
+  if (!stopping.is_set() || !can_stop_early(pipeline)) return {};
+  const std::string evaluations = stopping.patience > 1
+                                      ? fmt::format("{} evaluations in a row", stopping.patience)
+                                      : std::string("an evaluation");
   if (stopping.target_accuracy > 0)
-    return fmt::format("ends early after {} with a test accuracy of {} or more\n",
-                       stopping.patience > 1
-                           ? fmt::format("{} evaluations in a row", stopping.patience)
-                           : std::string("an evaluation"),
+    return fmt::format("ends early after {} with a test accuracy of {} or more\n", evaluations,
                        stopping.target_accuracy);
-  if (stopping.patience > 0)
-    return fmt::format("ends early after {} in a row without a better {}\n",
-                       counted(stopping.patience, "evaluation"),
-                       monitored_score_names[static_cast<std::size_t>(stopping.monitor)].first);
-  return {};
+  return fmt::format(
+      "ends early after {} without a better {}{}\n", evaluations,
+      std::ranges::find(monitored_score_names, stopping.monitor,
+                        &std::pair<std::string_view, MonitoredScore>::second)
+          ->first,
+      stopping.min_delta == 0 ? "" : fmt::format(" by more than {}", stopping.min_delta));
 }
 
 void print_heading(const Options& options, const PipelineOptions& pipeline,
                    const OutputFolder& folder, const StartingPoint& start,
                    const Timeline& timeline) {
   print_out("{}\n{}\n", data_heading(pipeline.data.dataset), run_heading(options, pipeline));
-  print_out("{}output in {}\n", early_end(pipeline.stopping), folder.path().string());
+  print_out("{}output in {}\n", early_end(pipeline), folder.path().string());
   if (!start.checkpoint.empty())
     print_out("resuming from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
               timeline.steps);

@@ -294,7 +294,8 @@ void check_model_file(const ModelSource& model) {
 namespace {
 
 /// Throws unless the data set has the samples of the run, as far as their numbers tell. With
-/// others, the order of the epoch is another one, and other samples are held out.
+/// others, the order of the epoch is another one, and other samples are held out. data.limit may
+/// hide a change.
 void check_same_samples(const Options& options, const Options& before, const StartingPoint& start) {
   if (!options.samples) return;
   const SampleCounts &there = start.samples, here = sample_counts(options.samples.value());

@@ -70,6 +70,10 @@ std::vector<std::string> small_norms(const PipelineOptions& pipeline) {
                   replicas > 1 ? ", the share of a replica, as in DDP without SyncBatchNorm" : "")};
 }
 
+std::int64_t evaluations_of(const Timeline& timeline) {
+  return (std::int64_t{timeline.steps} + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch;
+}
+
 /// Sentences for numbers of steps or evaluations that the run does not have.
 std::vector<std::string> missing_steps(const PipelineOptions& pipeline) {
   std::vector<std::string> sentences;
@@ -77,19 +81,13 @@ std::vector<std::string> missing_steps(const PipelineOptions& pipeline) {
   const std::uint32_t steps = timeline.steps;
   if (pipeline.max_steps > steps)
     sentences.push_back(fmt::format(
-        "train.steps is {}, but train.epochs {} makes {}; for more, raise train.epochs to {}",
+        "train.steps is {}, but train.epochs {} makes {}; for more, raise train.epochs to {:.0f}",
         pipeline.max_steps, pipeline.epochs, counted(steps, "step"),
-        (std::int64_t{pipeline.max_steps} + timeline.steps_per_epoch - 1) /
-            timeline.steps_per_epoch));
-  // The first evaluation has none before it to improve on, and the last one has no step after it.
-  const EarlyStopping& stopping = pipeline.stopping;
-  const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 2);
-  const std::int64_t evaluations =
-      (steps + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch;
-  if (stopping.patience > 0 && needed > evaluations)
+        std::ceil(static_cast<double>(pipeline.max_steps) / timeline.steps_per_epoch)));
+  if (!can_stop_early(pipeline))
     sentences.push_back(
         fmt::format("train.patience is {}, but the run has {}: it cannot stop early",
-                    stopping.patience, counted(evaluations, "evaluation")));
+                    pipeline.stopping.patience, counted(evaluations_of(timeline), "evaluation")));
   if (pipeline.staleness > 0 && pipeline.staleness >= steps)
     sentences.push_back(
         fmt::format("parallel.staleness is {} and the run has {}: no gradient will be applied",
@@ -98,6 +96,13 @@ std::vector<std::string> missing_steps(const PipelineOptions& pipeline) {
 }
 
 }  // namespace
+
+bool can_stop_early(const PipelineOptions& pipeline) {
+  const EarlyStopping& stopping = pipeline.stopping;
+  // The first evaluation has none before it to improve on, and the last one has no step after it.
+  const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 2);
+  return stopping.patience == 0 || needed <= evaluations_of(timeline_of(pipeline));
+}
 
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const WorkLimits shares{.pipeline = std::ssize(pipeline.partition),

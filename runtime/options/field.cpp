@@ -222,7 +222,7 @@ std::string remedy_for_choice(const std::string& word, const FieldLimits& limits
                        limits.instead.empty() ? "" : "; for others, ", limits.instead);
   std::string question = did_you_mean(word, limits.choices);
   if (question.empty()) question = question_without_endings(word, limits.choices);
-  return question.empty() ? std::string(limits.instead) : question;
+  return question.empty() && !word.empty() ? std::string(limits.instead) : question;
 }
 
 template <class T>
@@ -241,9 +241,12 @@ std::string remedy(const OptionTree& tree, const FieldLimits& limits, bool in_li
           whole && within(*whole, limits))
         return fmt::format("write {}", *whole);
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
-    if (const auto real = number<double>(tree.scalar)) {
-      if (*real < limits.at_least) return fmt::format("write {} or more", limits.at_least);
-      if (std::trunc(*real) != *real) return "write a whole number";
+    if (const auto real = number<double>(tree.scalar); real && std::isfinite(*real)) {
+      const std::string word =
+          limits.empty_word.empty() ? "" : fmt::format("{}, or ", limits.empty_word);
+      const double least = std::is_unsigned_v<T> ? std::max(limits.at_least, 0.0) : limits.at_least;
+      if (*real < least) return fmt::format("write {}{} or more", word, least);
+      if (std::trunc(*real) != *real) return fmt::format("write {}a whole number", word);
     }
   if (!limits.empty_word.empty() && in_list)
     return fmt::format("write {} or a list such as [{}]", limits.empty_word, Scalar<T>::example);

@@ -107,12 +107,27 @@ TEST_F(Verbs, EvalOfARunWhoseDataHasMovedNamesTheOverride) {
   EXPECT_EQ(moved.code, exit_done) << moved.error;
 }
 
+TEST_F(Verbs, TrainSaysAtTheStartWhatEndsItEarlyIfItCan) {
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  const auto begins = [&](const char* patience, const char* other) {
+    return run_troupe({"train", (root_ / "o.yaml").string(), "-o", (root_ / "out").string(), "-r",
+                       "train.epochs=3", "-r", patience, "-r", other, "--restart", "auto"})
+        .out;
+  };
+  EXPECT_THAT(begins("train.patience=1", "train.min_delta=0.5"),
+              HasSubstr("ends early after an evaluation without a better test_loss by more than "
+                        "0.5\n"));
+  EXPECT_THAT(begins("train.patience=2", "train.min_delta=0"), Not(HasSubstr("ends early")));
+}
+
 TEST_F(Verbs, TrainSaysHowToResumeIfAskedByTheFlagOfAnotherProgram) {
   for (const char* flag : {"--resume", "--resume_from_checkpoint=x", "--ckpt-path"}) {
     const Ran ran = run_troupe({"train", "o.yaml", flag});
     EXPECT_EQ(ran.code, exit_usage) << flag;
     EXPECT_THAT(ran.error, HasSubstr("to resume, add --restart auto")) << flag;
   }
+  EXPECT_THAT(run_troupe({"eval", "run", "--resume"}).error, Not(HasSubstr("--restart")));
+  EXPECT_THAT(run_troupe({"eval", "run", "--output-dir", "x"}).error, Not(HasSubstr("-o FOLDER")));
 }
 
 TEST_F(Verbs, EvalOfAProgramsCheckpointNormalisesAsTheProgramDid) {

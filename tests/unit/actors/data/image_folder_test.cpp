@@ -174,7 +174,8 @@ TEST_F(ImageFolderTest, RefusesOtherNamesOfSplits) {
 TEST_F(ImageFolderTest, RefusesASplitThatItWouldNotReadBesideThoseThatItReads) {
   for (const char* name : {"valid", "test_set", "Train2017", "validation images"}) {
     fs::create_directories(folder_ / name);
-    expect_refused(ErrorCode::bad_file, {name, "is not read under this name"});
+    expect_refused(ErrorCode::bad_file,
+                   {name, "is not read under this name", "move it out of this folder"});
     fs::remove(folder_ / name);
   }
   add("test/a/x.png", "photo.png");  // the second of val and test
