@@ -64,18 +64,17 @@ Options recorded_options(const WeightsFile& weights, const std::vector<std::stri
 
 Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
                     const Definitions& own) {
-  // The batches of the training samples do not matter, which an override may make fewer.
-  std::vector<std::string> overrides = {"data.drop_last=false"};
-  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  if (!arguments.options.empty()) return load_options(arguments.options, overrides, own);
+  if (!arguments.options.empty()) return load_options(arguments.options, arguments.overrides, own);
   if (weights.options.empty())
     throw Error(
         ErrorCode::usage,
         fmt::format("{} holds weights without options: the model and the normalisation are unknown",
                     weights.path.string()),
         "give the options of the run with --options RUN/options_restart.yaml");
-  // The weights that the run started from do not matter, and may no longer exist.
-  overrides.insert(overrides.begin(), "model.weights=");
+  // The weights that the run started from do not matter, and may no longer exist. Nor do the
+  // batches of its training samples, which `overrides` may make fewer.
+  std::vector<std::string> overrides = {"model.weights=", "data.drop_last=false"};
+  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Options options = recorded_options(weights, overrides, own);
   // A run on a GPU can be evaluated on a host without one, unless the command line or the precision
   // demands one.

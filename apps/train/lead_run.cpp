@@ -34,7 +34,12 @@ namespace {
 /// "ends early after 2 evaluations in a row without …", a line; empty if the run cannot.
 std::string early_end(const PipelineOptions& pipeline) {
   const EarlyStopping& stopping = pipeline.stopping;
-  if (!stopping.is_set() || !can_stop_early(pipeline)) return {};
+  const Timeline timeline = timeline_of(pipeline);
+  // Without a target, the first evaluation has none before it to improve on.
+  const std::int64_t needed = stopping.target_accuracy > 0
+                                  ? std::max<std::int64_t>(stopping.patience, 1)
+                                  : std::int64_t{stopping.patience} + 1;
+  if (!stopping.is_set() || needed * timeline.steps_per_epoch >= timeline.steps) return {};
   const std::string evaluations = stopping.patience > 1
                                       ? fmt::format("{} evaluations in a row", stopping.patience)
                                       : std::string("an evaluation");

@@ -243,7 +243,7 @@ std::string remedy(const OptionTree& tree, const FieldLimits& limits, bool in_li
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
     if (const auto real = number<double>(tree.scalar); real && std::isfinite(*real)) {
       const std::string word =
-          limits.empty_word.empty() ? "" : fmt::format("{}, or ", limits.empty_word);
+          limits.empty_word.empty() || in_list ? "" : fmt::format("{}, or ", limits.empty_word);
       const double least = std::is_unsigned_v<T> ? std::max(limits.at_least, 0.0) : limits.at_least;
       if (*real < least) return fmt::format("write {}{} or more", word, least);
       if (std::trunc(*real) != *real) return fmt::format("write {}a whole number", word);

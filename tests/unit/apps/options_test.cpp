@@ -340,7 +340,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"seed=-1", "write 0 or more"},
         WrongValue{"parallel.intra_op_threads=-1", "write 1 or more"},
         WrongValue{"parallel.intra_op_threads=1.5", "write auto, or a whole number"},
-        WrongValue{"train.optimizer={name: adam}", "one of sgd, adam, adamw"},
+        WrongValue{"parallel.partition=[1.5,2]", "\nwrite a whole number"},
         WrongValue{"precision=f16", "32-true, 64-true, bf16-mixed"},
         WrongValue{"convolution=fft", "winograd"}, WrongValue{"trace=1", "true or"},
         WrongValue{"model.name=resnet", "did you mean resnet18?"},

@@ -88,6 +88,13 @@ TEST_F(Verbs, EvalTakesFewerTrainingSamplesThanABatch) {
   EXPECT_EQ(ran.out, run_troupe({"eval", root_.string()}).out);
 }
 
+TEST_F(Verbs, EvalRefusesAnOptionsFileAsTrainDoes) {
+  std::ofstream(root_ / "o.yaml") << "data: synthetic\nmodel: {name: mlp, widths: [8]}\n";
+  const Ran ran = run_troupe({"eval", root_.string(), "--options", (root_ / "o.yaml").string()});
+  EXPECT_EQ(ran.code, exit_usage) << ran.out;
+  EXPECT_THAT(ran.error, HasSubstr("data must be a map of keys to values"));
+}
+
 TEST_F(Verbs, EvalOfARunWhoseDataHasMovedNamesTheOverride) {
   const std::string table = (root_ / "t.csv").string();
   std::ofstream(table) << "a,b,y\n1,2,0.5\n3,4,1.5\n5,6,2.5\n7,8,3.5\n";
@@ -109,15 +116,23 @@ TEST_F(Verbs, EvalOfARunWhoseDataHasMovedNamesTheOverride) {
 
 TEST_F(Verbs, TrainSaysAtTheStartWhatEndsItEarlyIfItCan) {
   std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  int runs = 0;
   const auto begins = [&](const char* patience, const char* other) {
-    return run_troupe({"train", (root_ / "o.yaml").string(), "-o", (root_ / "out").string(), "-r",
-                       "train.epochs=3", "-r", patience, "-r", other, "--restart", "auto"})
-        .out;
+    const std::string out = (root_ / fmt::format("out{}", ++runs)).string();
+    const Ran ran = run_troupe({"train", (root_ / "o.yaml").string(), "-o", out, "-r",
+                                "train.epochs=3", "-r", patience, "-r", other});
+    EXPECT_THAT(ran.out, HasSubstr("output in " + out)) << ran.error;
+    return ran.out;
   };
   EXPECT_THAT(begins("train.patience=1", "train.min_delta=0.5"),
               HasSubstr("ends early after an evaluation without a better test_loss by more than "
                         "0.5\n"));
   EXPECT_THAT(begins("train.patience=2", "train.min_delta=0"), Not(HasSubstr("ends early")));
+  EXPECT_THAT(
+      begins("train.patience=2", "train.target_accuracy=1"),
+      HasSubstr("ends early after 2 evaluations in a row with a test accuracy of 1 or more"));
+  EXPECT_THAT(begins("train.patience=3", "train.target_accuracy=1"), Not(HasSubstr("ends early")))
+      << "the third is the last";
 }
 
 TEST_F(Verbs, TrainSaysHowToResumeIfAskedByTheFlagOfAnotherProgram) {
