@@ -11,6 +11,7 @@
 #include "apps/files/best_checkpoint.h"
 #include "apps/memory_shortage.h"
 #include "apps/options/option_changes.h"
+#include "apps/options/options_table.h"
 #include "apps/output/folder.h"
 #include "apps/output/process_usage.h"
 #include "apps/output/run_summary.h"
@@ -32,7 +33,7 @@ namespace troupe {
 namespace {
 
 /// "ends early after 2 evaluations in a row without …", a line; empty if the run cannot.
-std::string early_end(const PipelineOptions& pipeline) {
+std::string early_end(const PipelineOptions& pipeline, const std::string& monitor) {
   const EarlyStopping& stopping = pipeline.stopping;
   const Timeline timeline = timeline_of(pipeline);
   // Without a target, the first evaluation has none before it to improve on.
@@ -47,10 +48,7 @@ std::string early_end(const PipelineOptions& pipeline) {
     return fmt::format("ends early after {} with a test accuracy of {} or more\n", evaluations,
                        stopping.target_accuracy);
   return fmt::format(
-      "ends early after {} without a better {}{}\n", evaluations,
-      std::ranges::find(monitored_score_names, stopping.monitor,
-                        &std::pair<std::string_view, MonitoredScore>::second)
-          ->first,
+      "ends early after {} without a better {}{}\n", evaluations, monitor,
       stopping.min_delta == 0 ? "" : fmt::format(" by more than {}", stopping.min_delta));
 }
 
@@ -58,7 +56,8 @@ void print_heading(const Options& options, const PipelineOptions& pipeline,
                    const OutputFolder& folder, const StartingPoint& start,
                    const Timeline& timeline) {
   print_out("{}\n{}\n", data_heading(pipeline.data.dataset), run_heading(options, pipeline));
-  print_out("{}output in {}\n", early_end(pipeline), folder.path().string());
+  print_out("{}output in {}\n", early_end(pipeline, option_text(options, "train.monitor")),
+            folder.path().string());
   if (!start.checkpoint.empty())
     print_out("resuming from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
               timeline.steps);

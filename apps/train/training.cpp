@@ -168,11 +168,6 @@ SampleCounts sample_counts(const std::map<std::string, std::string>& run) {
   return {number("training_samples"), number("test_samples")};
 }
 
-bool holds_out(const Options& options) {
-  const std::string share = option_text(options, "data.test_fraction");
-  return !share.empty() && std::stod(share) > 0;
-}
-
 StartingPoint read_starting_point(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_complete_checkpoint(path);
   for (const auto& reason : choice.skipped) print_warning("skipped {}", reason);
@@ -298,8 +293,10 @@ namespace {
 /// hide a change.
 void check_same_samples(const Options& options, const Options& before, const StartingPoint& start) {
   if (!options.samples) return;
+  const std::string share = option_text(options, "data.test_fraction");
+  const bool holds_out = !share.empty() && std::stod(share) > 0;
   const SampleCounts &there = start.samples, here = sample_counts(options.samples.value());
-  const bool same_test = !holds_out(options) || there.test == here.test ||
+  const bool same_test = !holds_out || there.test == here.test ||
                          before.selection.test_limit != options.selection.test_limit;
   if (there.train == 0 || (there.train == here.train && same_test)) return;
   throw Error(

@@ -23,9 +23,6 @@ SampleCounts sample_counts(const DatasetSummary& data);
 /// Those of the run that wrote a checkpoint; `run` is its Manifest::run.
 SampleCounts sample_counts(const std::map<std::string, std::string>& run);
 
-/// Whether the test samples are a part of the training samples of the files (data.test_fraction).
-bool holds_out(const Options& options);
-
 /// Where a run begins: at step 0, or from a checkpoint with the optimizer's state.
 struct StartingPoint {
   std::filesystem::path checkpoint;  ///< empty: at step 0

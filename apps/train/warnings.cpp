@@ -70,10 +70,6 @@ std::vector<std::string> small_norms(const PipelineOptions& pipeline) {
                   replicas > 1 ? ", the share of a replica, as in DDP without SyncBatchNorm" : "")};
 }
 
-std::int64_t evaluations_of(const Timeline& timeline) {
-  return (std::int64_t{timeline.steps} + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch;
-}
-
 /// Sentences for numbers of steps or evaluations that the run does not have.
 std::vector<std::string> missing_steps(const PipelineOptions& pipeline) {
   std::vector<std::string> sentences;
@@ -84,10 +80,15 @@ std::vector<std::string> missing_steps(const PipelineOptions& pipeline) {
         "train.steps is {}, but train.epochs {} makes {}; for more, raise train.epochs to {:.0f}",
         pipeline.max_steps, pipeline.epochs, counted(steps, "step"),
         std::ceil(static_cast<double>(pipeline.max_steps) / timeline.steps_per_epoch)));
-  if (!can_stop_early(pipeline))
+  // The first evaluation has none before it to improve on, and the last one has no step after it.
+  const EarlyStopping& stopping = pipeline.stopping;
+  const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 2);
+  const std::int64_t evaluations =
+      (std::int64_t{steps} + timeline.steps_per_epoch - 1) / timeline.steps_per_epoch;
+  if (stopping.patience > 0 && needed > evaluations)
     sentences.push_back(
         fmt::format("train.patience is {}, but the run has {}: it cannot stop early",
-                    pipeline.stopping.patience, counted(evaluations_of(timeline), "evaluation")));
+                    stopping.patience, counted(evaluations, "evaluation")));
   if (pipeline.staleness > 0 && pipeline.staleness >= steps)
     sentences.push_back(
         fmt::format("parallel.staleness is {} and the run has {}: no gradient will be applied",
@@ -96,13 +97,6 @@ std::vector<std::string> missing_steps(const PipelineOptions& pipeline) {
 }
 
 }  // namespace
-
-bool can_stop_early(const PipelineOptions& pipeline) {
-  const EarlyStopping& stopping = pipeline.stopping;
-  // The first evaluation has none before it to improve on, and the last one has no step after it.
-  const std::int64_t needed = stopping.patience + (stopping.target_accuracy > 0 ? 0 : 2);
-  return stopping.patience == 0 || needed <= evaluations_of(timeline_of(pipeline));
-}
 
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const WorkLimits shares{.pipeline = std::ssize(pipeline.partition),

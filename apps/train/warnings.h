@@ -6,10 +6,6 @@
 
 namespace troupe {
 
-/// Whether the run has enough evaluations for its train.patience to end it before its last step, or
-/// with a target to reach it. True without patience.
-bool can_stop_early(const PipelineOptions& pipeline);
-
 /// Warnings about the shape of a run: work that does not divide evenly among processes, replicas or
 /// micro-batches, a smaller last batch, a one_cycle schedule that never rises.
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline);
