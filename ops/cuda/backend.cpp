@@ -40,17 +40,22 @@ void* allocate(std::size_t bytes) {
   cudaGetLastError();  // which would be the next launch's
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "tell how much memory is free");
+  if (captures_here())  // the allocator would give back what it has cached, and wait for the device
+    throw Error(ErrorCode::out_of_memory,
+                fmt::format("out of memory while a CUDA graph is captured: {} bytes requested, {} "
+                            "of {} free",
+                            bytes, free, total),
+                "lower `batch_size`, raise `micro_batches`, or set `cuda_graphs` to false");
   throw OutOfMemory(fmt::format("{} of {} free", free, total),
                     "lower `batch_size`, raise `micro_batches`, make the model smaller, see with "
                     "nvidia-smi whether other processes use the GPU, or choose a larger one");
 }
 
 void release(void* block, std::size_t) {
+  const NoCapture lock;
   cudaDeviceSynchronize();  // kernels that use it may still run
   cudaFree(block);
 }
-
-constexpr DeviceMemory memory{.allocate = allocate, .release = release};
 
 std::string fingerprint() {
   cudaDeviceProp found{};
@@ -71,7 +76,8 @@ const Backend& backend() {
   static constexpr Backend all{
       .name = "cuda",
       .allocator = [](std::int16_t index) -> CachingAllocator& {
-        static auto* first = new CachingAllocator({&backend(), 0}, memory);
+        static auto* first =
+            new CachingAllocator({&backend(), 0}, {.allocate = allocate, .release = release});
         check(index == 0 ? cudaSuccess : cudaErrorInvalidDevice, "use a device other than 0");
         return *first;
       },

@@ -53,7 +53,7 @@ struct NormaliseArguments {
   const S *x, *residual;  ///< residual: null if there is none
   S* z;
   Channels shape;
-  RandomKey random;
+  KernelKey random;
   std::uint32_t threshold;  ///< of the dropout; 0: none
   Computed<S> kept;         ///< the factor of what is not dropped
   bool relu, residual_first;
@@ -332,7 +332,7 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
         residual,
         to,
         channels,
-        epilogue.random,
+        kernel_key(stream, epilogue.random),
         drop_threshold(epilogue.dropout),
         static_cast<T>(1.0 / (1.0 - double{static_cast<T>(epilogue.dropout)})),
         epilogue.relu,

@@ -73,6 +73,7 @@ void from_pinned(const Stream& stream, const Tensor& from, const Tensor& to) {
 }
 
 void from_cpu(const Stream& stream, const Tensor& from, const Tensor& to) {
+  check_not_capturing(stream, "a copy from the CPU's memory");
   note_use(stream, to);
   if (is_pinned(from)) return from_pinned(stream, from, to);
   const cudaStream_t given = native(stream);
@@ -85,6 +86,7 @@ void from_cpu(const Stream& stream, const Tensor& from, const Tensor& to) {
 }
 
 void to_cpu(const Stream& stream, const Tensor& from, const Tensor& to) {
+  check_not_capturing(stream, "a copy to the CPU's memory");
   note_use(stream, from);
   const cudaStream_t given = native(stream);
   for_pieces(from.bytes(), [&](std::size_t at, std::size_t bytes) {

@@ -42,7 +42,7 @@ Runs runs_of(const Tensor& x) {
 
 template <class T>
 struct Drop {
-  RandomKey random;
+  KernelKey random;
   std::uint32_t threshold;  ///< a number below it drops its element
   T scale;                  ///< of the others
 
@@ -52,7 +52,7 @@ struct Drop {
 };
 
 /// The numbers of the four elements from `element` on, which may begin within a block.
-__device__ Pack<std::uint32_t, run> numbers_of(const RandomKey& random, std::int64_t element) {
+__device__ Pack<std::uint32_t, run> numbers_of(const KernelKey& random, std::int64_t element) {
   const auto block = static_cast<std::uint32_t>(element / run);
   const int shift = static_cast<int>(element % run);
   const Pack<std::uint32_t, run> a = philox_block(random, block);
@@ -100,7 +100,8 @@ Tensor dropout(const Stream& stream, const Tensor& x, double probability, const 
   if (x.element_count() == 0) return y;
   const Runs runs = runs_of(x);
   visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
-    const Drop<T> drop{random, drop_threshold(probability), T(1) / (T(1) - T(probability))};
+    const Drop<T> drop{kernel_key(stream, random), drop_threshold(probability),
+                       T(1) / (T(1) - T(probability))};
     const S* from = input<S>(stream, x);
     S* to = output<S>(stream, y);
     const bool packs =

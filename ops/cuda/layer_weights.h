@@ -3,26 +3,48 @@
 #include <map>
 #include <utility>
 
-#include "ops/cuda/convert.h"
 #include "ops/cuda/kernels.h"
+#include "runtime/device/device_stream.h"
+#include "runtime/tensor/backend.h"
 
 namespace troupe::cuda {
 
 /// The weight and bias that a LayerKernel uses.
 struct LayerWeights {
+  /// Of the weight, in another form.
+  struct Copy {
+    Tensor tensor;
+    std::uint64_t version = 0;
+  };
   Tensor weight, bias;
   std::uint64_t version = 0;
-  std::map<std::pair<Layout, DType>, Tensor> copies = {};  ///< of the weight, in other forms
+  std::map<std::pair<Layout, DType>, Copy> copies = {};
 
   void use(const Tensor& new_weight, const Tensor& new_bias, std::uint64_t new_version) {
-    if (!weight.defined() || version != new_version) *this = {new_weight, new_bias, new_version};
+    weight = new_weight;
+    bias = new_bias;
+    version = new_version;
   }
-  /// The weight in a layout and type; a copy is made once for each version.
+  /// The weight in a layout and type. A copy is written once for each version, and by all work that
+  /// is repeated, which finds another version each time. It stays in its place: kernels of one
+  /// stream alone use it.
   const Tensor& weight_in(const Stream& stream, Layout layout, DType dtype) {
     if (layout == weight.layout() && dtype == weight.dtype()) return weight;
-    Tensor& copy = copies[{layout, dtype}];
-    if (!copy.defined()) copy = in_form(stream, weight, layout, dtype);
+    auto& [copy, of] = copies[{layout, dtype}];
+    if (copy.defined() && of == version && !device_stream(stream)->repeated_key().defined())
+      return copy;
+    if (!copy.defined()) copy = lasting(stream.device, dtype, layout);
+    reorder(stream, weight, copy);
+    of = version;
     return copy;
+  }
+
+ private:
+  /// In the device's own memory, since a copy outlives an AllocationScope.
+  Tensor lasting(Device device, DType dtype, Layout layout) const {
+    const std::size_t bytes = static_cast<std::size_t>(weight.element_count()) * size_of(dtype);
+    return Tensor::view(Storage::allocate(bytes, device.backend->allocator(device.index)), 0,
+                        weight.shape(), dtype, layout);
   }
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/cuda/convert.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/layer_weights.h"

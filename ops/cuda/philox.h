@@ -4,17 +4,31 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ops/cuda/elements.h"
 #include "ops/cuda/launch.h"
 #include "runtime/random.h"
 
 namespace troupe::cuda {
 
+/// A RandomKey of a kernel. Work that is repeated reads step and micro-batch when it runs.
+struct KernelKey {
+  RandomKey key;
+  const std::uint32_t* repeated;  ///< DeviceStream::repeated_key; null: those of `key`
+
+  __device__ std::uint32_t step() const { return repeated ? repeated[0] : key.step; }
+  __device__ std::uint32_t micro_batch() const { return repeated ? repeated[1] : key.micro_batch; }
+};
+inline KernelKey kernel_key(const Stream& stream, const RandomKey& key) {
+  return {key, input<std::uint32_t>(stream, device_stream(stream)->repeated_key())};
+}
+
 /// RandomKey::block: element e of a tensor takes number e % 4 of block e / 4.
-__device__ inline Pack<std::uint32_t, 4> philox_block(const RandomKey& random,
+__device__ inline Pack<std::uint32_t, 4> philox_block(const KernelKey& random,
                                                       std::uint32_t block) {
-  std::uint32_t c0 = block, c1 = random.operation, c2 = random.micro_batch, c3 = random.step;
-  auto k0 = static_cast<std::uint32_t>(random.seed);
-  auto k1 = static_cast<std::uint32_t>(random.seed >> 32);
+  std::uint32_t c0 = block, c1 = random.key.operation, c2 = random.micro_batch(),
+                c3 = random.step();
+  auto k0 = static_cast<std::uint32_t>(random.key.seed);
+  auto k1 = static_cast<std::uint32_t>(random.key.seed >> 32);
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0;
@@ -30,7 +44,7 @@ __device__ inline Pack<std::uint32_t, 4> philox_block(const RandomKey& random,
 }
 
 /// The number of one element, counted in logical (N, C, H, W) order.
-__device__ inline std::uint32_t philox_number(const RandomKey& random, std::int64_t element) {
+__device__ inline std::uint32_t philox_number(const KernelKey& random, std::int64_t element) {
   const Pack<std::uint32_t, 4> numbers =
       philox_block(random, static_cast<std::uint32_t>(element / 4));
   const int place = static_cast<int>(element % 4);  // without an array that is indexed at run time

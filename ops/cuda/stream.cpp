@@ -9,12 +9,14 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "ops/cuda/error.h"
 #include "ops/cuda/event.h"
+#include "ops/cuda/graph.h"
 #include "ops/cuda/range.h"
 #include "runtime/device/unrecoverable_stream.h"
 #include "runtime/error.h"
@@ -82,6 +84,14 @@ struct After final : HostStep {
   FencePtr fence;
 };
 
+/// Keeps a graph until the device has done its last launch.
+struct Launched final : HostStep {
+  explicit Launched(std::shared_ptr<Graph> launched) : graph(std::move(launched)) {}
+  bool try_run() override { return ended.query() != cudaErrorNotReady; }
+  std::shared_ptr<Graph> graph;
+  Event ended;
+};
+
 /// Work that was given still runs when it is destroyed.
 class NativeStream {
  public:
@@ -97,6 +107,13 @@ class NativeStream {
  private:
   cudaStream_t stream_ = nullptr;
 };
+
+/// Held by all threads that capture, or by one that keeps them from it.
+std::shared_mutex& capturing() {
+  static auto* mutex = new std::shared_mutex;
+  return *mutex;
+}
+thread_local std::shared_lock<std::shared_mutex> own_capture;
 
 std::uint64_t next_id() {
   static std::atomic<std::uint64_t> last{0};
@@ -146,6 +163,8 @@ class Stream final : public UnrecoverableStream {
     }
     std::uint64_t& waited = waited_[fence->stream()];
     if (!fence->event() || fence->number() <= waited) return;
+    if (capturing_ && fence->event().query() == cudaErrorNotReady)
+      throw not_captured("a wait for another stream");
     const OnDevice here(device().index);
     check(cudaStreamWaitEvent(stream_.get(), fence->event().get()), "wait for an event");
     waited = fence->number();
@@ -173,6 +192,34 @@ class Stream final : public UnrecoverableStream {
     if (!begin || !(end = timed_event())) return nullptr;
     return std::make_unique<Range>(clock_, std::move(begin), std::move(end));
   }
+  bool captures() const override { return true; }
+  void begin_capture() override {
+    const cudaStream_t stream = give();  // the range begins before the work that is launched
+    std::shared_lock captures(capturing());
+    Graph::begin_capture(stream);
+    own_capture = std::move(captures);
+    const std::lock_guard lock(mutex_);
+    capturing_ = true;
+  }
+  DeviceGraphPtr end_capture() override;
+  /// Throws while work is captured: what is done with the CPU's memory is done once.
+  void check_not_capturing(const char* what) {
+    const std::lock_guard lock(mutex_);
+    if (capturing_) throw not_captured(what);
+  }
+  /// Keeps the graph until what was given so far has run. Where this fails, the context is lost,
+  /// and nothing runs any more.
+  void keep(std::shared_ptr<Graph> graph) {
+    const auto step = std::make_shared<Launched>(std::move(graph));
+    try {
+      const OnDevice here(device().index);
+      step->ended = Event::record(stream_.get());
+    } catch (const Error&) {
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    steps_.add(step);
+  }
   /// For work that is about to be given.
   cudaStream_t give() {
     const std::lock_guard lock(mutex_);
@@ -188,6 +235,10 @@ class Stream final : public UnrecoverableStream {
   }
 
  private:
+  static Error not_captured(const std::string& what) {
+    return Error(ErrorCode::unsupported, what + " cannot be a part of a CUDA graph",
+                 "set `cuda_graphs` to false");
+  }
   // With the lock. None if it cannot be had: the error is that of the work which follows.
   Event timed_event() {
     try {
@@ -228,11 +279,34 @@ class Stream final : public UnrecoverableStream {
   FencePtr last_;                ///< null if work was given since
   std::thread::id giver_;        ///< of the last work
   std::optional<Error> error_;
-  bool in_range_ = false;
+  bool in_range_ = false, capturing_ = false;
   Event range_begin_;  ///< before the first work of the range
   const std::shared_ptr<RangeClock> clock_ = std::make_shared<RangeClock>();
   std::unordered_map<std::uint64_t, std::uint64_t> waited_;  ///< the last fence of other streams
 };
+
+class CapturedGraph final : public DeviceGraph {
+ public:
+  CapturedGraph(std::shared_ptr<Stream> stream, std::shared_ptr<Graph> graph)
+      : stream_(std::move(stream)), graph_(std::move(graph)) {}
+  ~CapturedGraph() override { stream_->keep(std::move(graph_)); }
+  void launch() override { graph_->launch(stream_->give()); }
+
+ private:
+  std::shared_ptr<Stream> stream_;
+  std::shared_ptr<Graph> graph_;
+};
+
+DeviceGraphPtr Stream::end_capture() {
+  {
+    const std::lock_guard lock(mutex_);
+    capturing_ = false;
+  }
+  const auto captured = std::exchange(own_capture, {});  // ends behind the capture
+  auto graph = std::make_shared<Graph>(stream_.get());
+  return std::make_unique<CapturedGraph>(std::static_pointer_cast<Stream>(shared_from_this()),
+                                         std::move(graph));
+}
 
 Stream& opened(const troupe::Stream& stream) {
   auto* opened = dynamic_cast<Stream*>(device_stream(stream));
@@ -258,6 +332,15 @@ std::shared_ptr<DeviceStream> open_stream(Device device) {
 }
 
 cudaStream_t native(const troupe::Stream& stream) { return opened(stream).give(); }
+
+bool captures_here() { return own_capture.owns_lock(); }
+
+NoCapture::NoCapture() { capturing().lock(); }
+NoCapture::~NoCapture() { capturing().unlock(); }
+
+void check_not_capturing(const troupe::Stream& stream, const char* what) {
+  opened(stream).check_not_capturing(what);
+}
 
 void add_host_step(const troupe::Stream& stream, const std::shared_ptr<HostStep>& step,
                    const Event* wakes) {

@@ -21,6 +21,23 @@ std::shared_ptr<DeviceStream> open_stream(Device device);
 /// not opened.
 cudaStream_t native(const Stream& stream);
 
+/// Throws Error{unsupported} while the stream captures a graph, of which `what` cannot be a part.
+void check_not_capturing(const Stream& stream, const char* what);
+
+/// Whether a stream captures what this thread gives it.
+bool captures_here();
+
+/// While one of these lives, no stream captures: the host may not wait for the device meanwhile.
+/// Waits for captures of other threads, which take no longer than an action of an actor. Not for
+/// threads that capture.
+class NoCapture {
+ public:
+  NoCapture();
+  ~NoCapture();
+  NoCapture(const NoCapture&) = delete;
+  NoCapture& operator=(const NoCapture&) = delete;
+};
+
 /// Adds a step of the host behind the work that the stream was given so far, which the step itself
 /// finds done. The fences that are recorded from now on end after it, as do those of streams that
 /// wait for their results; kernels do not wait for it. It runs with the next fence, or earlier

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/tensor/device.h"
+#include "runtime/tensor/tensor.h"
 #include "runtime/work.h"
 
 namespace troupe {
@@ -33,6 +34,20 @@ class DeviceRange {
   virtual std::optional<DeviceSpan> span() = 0;
 };
 using DeviceRangePtr = std::unique_ptr<DeviceRange>;
+
+/// Work that a stream has captured, to be launched again and again: on an NVIDIA GPU a CUDA graph.
+/// Used by the owner of the stream. What was launched still runs when it is destroyed.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  DeviceGraph() = default;
+  DeviceGraph(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(const DeviceGraph&) = delete;
+
+  /// Gives the work to the stream that captured it. Kernels use the memory that they used then.
+  virtual void launch() = 0;
+};
+using DeviceGraphPtr = std::unique_ptr<DeviceGraph>;
 
 /// One stream of a device: work that is done in the order in which it was given, after the call
 /// that gave it has returned. Backend::open_stream opens one. Devices whose work is done when a
@@ -71,8 +86,24 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// Does not throw. Null if no work was given in the range, or the device does not time work.
   virtual DeviceRangePtr end_range() { return nullptr; }
 
+  /// Whether the stream can capture work.
+  virtual bool captures() const { return false; }
+  /// The owner begins to capture: what it gives the stream does not run, but becomes part of a
+  /// graph, until end_capture(). Until then, copies from and to the CPU's memory throw
+  /// Error{unsupported}, as do waits for other streams. Both throw what the device answers; after
+  /// end_capture() the stream works as before.
+  virtual void begin_capture() {}
+  virtual DeviceGraphPtr end_capture() { return nullptr; }
+  /// The owner is about to give work that it will repeat, or captures, with other random numbers
+  /// each time: kernels read the step and the micro-batch of RandomKey from `key` when they run,
+  /// and keep nothing from one time to the next. u32 [2] in the device's memory. Undefined: work
+  /// that is given once.
+  void repeat_with(const Tensor& key) { repeated_key_ = key; }
+  const Tensor& repeated_key() const { return repeated_key_; }
+
  private:
   Device device_;
+  Tensor repeated_key_;
 };
 
 /// The stream that a kernel gives its work to; null on a device that has none.

@@ -33,9 +33,13 @@ std::size_t size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-constexpr DeviceMemory cpu_memory{
-    .allocate = [](std::size_t bytes) { return ::operator new(bytes, alignment, std::nothrow); },
-    .release = [](void* block, std::size_t) { ::operator delete(block, alignment); }};
+DeviceMemory cpu_memory() {
+  return {
+      .allocate = [](std::size_t bytes) { return ::operator new(bytes, alignment, std::nothrow); },
+      .release = [](void* block, std::size_t) { ::operator delete(block, alignment); }};
+}
+
+thread_local CachingAllocator* in_scope = nullptr;
 
 struct FreeBlock {
   void* block;
@@ -73,7 +77,7 @@ struct CachingAllocator::State {
   AllocatorCounters counters;
 };
 
-CachingAllocator::CachingAllocator() : CachingAllocator(Device::cpu(), cpu_memory) {}
+CachingAllocator::CachingAllocator() : CachingAllocator(Device::cpu(), cpu_memory()) {}
 
 CachingAllocator::CachingAllocator(Device device, const DeviceMemory& memory)
     : device_(device), memory_(memory), state_(std::make_unique<State>()) {}
@@ -179,7 +183,11 @@ void CachingAllocator::trim() {
 CachingAllocator& CachingAllocator::of(Device device) {
   // Never destroyed: tensors in other statics may outlive any order of destruction.
   static auto* cpu = new CachingAllocator;
+  if (in_scope && in_scope->device() == device) return *in_scope;
   return device.backend ? device.backend->allocator(device.index) : *cpu;
 }
+
+AllocationScope::AllocationScope(CachingAllocator& allocator) { in_scope = &allocator; }
+AllocationScope::~AllocationScope() { in_scope = nullptr; }
 
 }  // namespace troupe

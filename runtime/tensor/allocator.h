@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "runtime/tensor/device.h"
@@ -18,8 +19,10 @@ struct AllocatorCounters {
 
 /// Where an allocator's blocks come from, each aligned to 64 bytes. Thread-safe.
 struct DeviceMemory {
-  void* (*allocate)(std::size_t bytes);  ///< without memory: null, or OutOfMemory with what is free
-  void (*release)(void* block, std::size_t bytes);  ///< once no work on the device uses it
+  /// Without memory: null, or OutOfMemory with what is free.
+  std::function<void*(std::size_t bytes)> allocate;
+  /// Once no work on the device uses it.
+  std::function<void(void* block, std::size_t bytes)> release;
 };
 
 /// Keeps freed blocks by size class and hands them out again. Blocks are 64-byte aligned.
@@ -39,7 +42,8 @@ class CachingAllocator {
   void reset_peak();
   void trim();  ///< gives cached blocks back to the system
 
-  /// The allocator of a device, from its backend; alive as long as the process.
+  /// The allocator of a device: that of an AllocationScope of this thread, or that of the backend,
+  /// which is alive as long as the process.
   static CachingAllocator& of(Device device);
 
  private:
@@ -47,6 +51,16 @@ class CachingAllocator {
   Device device_;
   DeviceMemory memory_;
   std::unique_ptr<State> state_;
+};
+
+/// While it lives, the tensors that this thread makes on the allocator's device come from that
+/// allocator, which outlives them. Scopes are not nested.
+class AllocationScope {
+ public:
+  explicit AllocationScope(CachingAllocator& allocator);
+  ~AllocationScope();
+  AllocationScope(const AllocationScope&) = delete;
+  AllocationScope& operator=(const AllocationScope&) = delete;
 };
 
 }  // namespace troupe

@@ -12,11 +12,11 @@
 namespace troupe::recording {
 namespace {
 
-constexpr DeviceMemory memory{.allocate = [](std::size_t bytes) -> void* {
-                                void* block = nullptr;
-                                return cudaMalloc(&block, bytes) == cudaSuccess ? block : nullptr;
-                              },
-                              .release = [](void* block, std::size_t) { cudaFree(block); }};
+const DeviceMemory memory{.allocate = [](std::size_t bytes) -> void* {
+                            void* block = nullptr;
+                            return cudaMalloc(&block, bytes) == cudaSuccess ? block : nullptr;
+                          },
+                          .release = [](void* block, std::size_t) { cudaFree(block); }};
 
 const Backend& backend() {
   static constexpr Backend all{.name = "cuda",

@@ -96,6 +96,12 @@ Queue* Device::find(cudaStream_t stream, cudaError_t& error) {
   return nullptr;
 }
 
+// CUDA makes nodes of these. Troupe's graphs have none.
+cudaError_t Device::refuse_capture(const char* what) {
+  report(std::string(what) + " while work is captured");
+  return cudaErrorStreamCaptureUnsupported;
+}
+
 std::shared_ptr<Recording>* Device::find(cudaEvent_t event, cudaError_t& error) {
   error = refuse();
   if (error != cudaSuccess) return nullptr;
@@ -176,8 +182,70 @@ cudaError_t Device::give(cudaStream_t stream, Task task) {
   const std::lock_guard lock(mutex_);
   cudaError_t error = cudaSuccess;
   if (task.is_host_function) ++host_functions_;
-  if (Queue* queue = find(stream, error)) push(*queue, std::move(task));
+  if (Queue* queue = find(stream, error)) {
+    if (queue->captured)
+      queue->captured->push_back(std::move(task));
+    else
+      push(*queue, std::move(task));
+  }
   return error;
+}
+
+cudaError_t Device::begin_capture(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  cudaError_t error = cudaSuccess;
+  Queue* queue = find(stream, error);
+  if (!queue) return error;
+  if (queue->captured) return cudaErrorIllegalState;
+  queue->captured = std::make_shared<std::vector<Task>>();
+  return cudaSuccess;
+}
+
+cudaError_t Device::end_capture(cudaStream_t stream, cudaGraph_t* graph) {
+  const std::lock_guard lock(mutex_);
+  cudaError_t error = cudaSuccess;
+  Queue* queue = find(stream, error);
+  if (!queue) return error;
+  if (!queue->captured) return cudaErrorIllegalState;
+  *graph = make_handle<cudaGraph_t>(last_handle_);
+  graphs_.emplace(reinterpret_cast<std::uintptr_t>(*graph),
+                  std::exchange(queue->captured, nullptr));
+  return cudaSuccess;
+}
+
+cudaError_t Device::instantiate(cudaGraphExec_t* executable, cudaGraph_t graph) {
+  const std::lock_guard lock(mutex_);
+  if (const cudaError_t error = refuse(); error != cudaSuccess) return error;
+  const auto found = graphs_.find(reinterpret_cast<std::uintptr_t>(graph));
+  if (found == graphs_.end()) return cudaErrorInvalidValue;
+  const auto tasks = found->second;
+  *executable = make_handle<cudaGraphExec_t>(last_handle_);
+  graphs_.emplace(reinterpret_cast<std::uintptr_t>(*executable), tasks);
+  return cudaSuccess;
+}
+
+cudaError_t Device::launch(cudaGraphExec_t executable, cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  cudaError_t error = cudaSuccess;
+  Queue* queue = find(stream, error);
+  if (!queue) return error;
+  const auto found = graphs_.find(reinterpret_cast<std::uintptr_t>(executable));
+  if (found == graphs_.end()) {
+    report("a graph is launched that was destroyed, or never made");
+    return cudaErrorInvalidValue;
+  }
+  ++launched_graphs_;
+  for (const Task& task : *found->second) push(*queue, task);
+  return cudaSuccess;
+}
+
+cudaError_t Device::destroy(std::uintptr_t graph) {
+  const std::lock_guard lock(mutex_);
+  const bool known = graphs_.erase(graph) == 1;
+  if (failed_) return failure();
+  if (known) return cudaSuccess;
+  report("a graph is destroyed that was destroyed before, or never made");
+  return cudaErrorInvalidValue;
 }
 
 cudaError_t Device::record(cudaEvent_t event, cudaStream_t stream) {
@@ -187,6 +255,7 @@ cudaError_t Device::record(cudaEvent_t event, cudaStream_t stream) {
   if (!queue) return error;
   std::shared_ptr<Recording>* last = find(event, error);
   if (!last) return error;
+  if (queue->captured) return refuse_capture("an event is recorded");
   ++recordings_;
   auto recording = std::make_shared<Recording>();
   recording->passed = false;
@@ -208,6 +277,7 @@ cudaError_t Device::wait_on_device(cudaStream_t stream, cudaEvent_t event) {
   if (!queue) return error;
   const std::shared_ptr<Recording>* recording = find(event, error);
   if (!recording) return error;
+  if (queue->captured) return refuse_capture("a stream waits for an event");
   ++stream_waits_;
   queue->clock.join((*recording)->clock);
   push(*queue, {.run = [](const Operation&) {}, .awaits = *recording});
@@ -276,6 +346,8 @@ bool Device::all_idle() const {
 cudaError_t Device::wait_for_all() {
   Lock lock(mutex_);
   if (const cudaError_t error = refuse(); error != cudaSuccess) return error;
+  if (std::ranges::any_of(queues_, [](const auto& one) { return one->captured != nullptr; }))
+    return refuse_capture("the device is waited for");
   VectorClock clock;
   for (const auto& queue : queues_) clock.join(queue->clock);
   const cudaError_t error = wait_until(lock, [&] { return all_idle(); });
@@ -451,6 +523,7 @@ Counts Device::counts() {
   const std::lock_guard lock(mutex_);
   return {.streams = static_cast<int>(streams_.size()),
           .events = static_cast<int>(events_.size()),
+          .graphs = static_cast<int>(graphs_.size()),
           .device_blocks = memory.device_blocks,
           .pinned_blocks = memory.pinned_blocks,
           .device_bytes = memory.device_bytes,
@@ -459,7 +532,8 @@ Counts Device::counts() {
           .operations = done_,
           .recordings = recordings_,
           .stream_waits = stream_waits_,
-          .host_functions = host_functions_};
+          .host_functions = host_functions_,
+          .launched_graphs = launched_graphs_};
 }
 
 Emulation::Emulation(const EmulationOptions& options) { Device::get().begin(options); }

@@ -39,8 +39,10 @@ struct Task {
 struct Queue {
   std::uint16_t number = 0;  ///< in clocks
   std::deque<Task> tasks;
-  VectorClock clock;    ///< what comes before a task that is given now
-  bool busy = false;    ///< its first task, which was taken out, runs
+  VectorClock clock;  ///< what comes before a task that is given now
+  bool busy = false;  ///< its first task, which was taken out, runs
+  /// The tasks that it captures, while it does.
+  std::shared_ptr<std::vector<Task>> captured = nullptr;
   bool closed = false;  ///< the stream was destroyed
   bool idle() const { return !busy && tasks.empty(); }
 };
@@ -66,6 +68,13 @@ class Device {
   cudaError_t elapsed(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
   cudaError_t wait(cudaStream_t stream);
   cudaError_t wait_for_all();
+
+  /// Graphs are sequences of tasks: what one stream was given while it captured.
+  cudaError_t begin_capture(cudaStream_t stream);
+  cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph);
+  cudaError_t instantiate(cudaGraphExec_t* executable, cudaGraph_t graph);
+  cudaError_t launch(cudaGraphExec_t executable, cudaStream_t stream);
+  cudaError_t destroy(std::uintptr_t graph);  ///< or an executable one
 
   cudaError_t allocate(void** block, std::size_t bytes, Place place);
   cudaError_t free(void* block, Place place);  ///< waits for all streams
@@ -97,6 +106,7 @@ class Device {
   // With the lock.
   cudaError_t failure() const { return static_cast<cudaError_t>(options_.failure); }
   cudaError_t refuse();
+  cudaError_t refuse_capture(const char* what);
   Queue* find(cudaStream_t stream, cudaError_t& error);
   std::shared_ptr<Recording>* find(cudaEvent_t event, cudaError_t& error);
   void push(Queue& queue, Task task);
@@ -118,6 +128,7 @@ class Device {
   std::uintptr_t last_handle_ = 0;
   std::unordered_map<cudaStream_t, std::shared_ptr<Queue>> streams_;
   std::unordered_map<cudaEvent_t, std::shared_ptr<Recording>> events_;
+  std::unordered_map<std::uintptr_t, std::shared_ptr<std::vector<Task>>> graphs_;
   std::vector<std::shared_ptr<Queue>> queues_;  ///< also of destroyed streams, until they are idle
   VectorClock host_;                            ///< what a thread of the host has seen done
   EmulationOptions options_;
@@ -126,6 +137,7 @@ class Device {
   std::uint64_t allowed_ = 0;  ///< tasks, of Pace::by_hand
   std::uint64_t done_ = 0;     ///< tasks
   std::uint64_t recordings_ = 0, stream_waits_ = 0, host_functions_ = 0;
+  std::uint64_t launched_graphs_ = 0;
   std::uint64_t fails_at_ = 0;
   bool failed_ = false;
   bool quiet_ = false;  ///< the host has given nothing for a while

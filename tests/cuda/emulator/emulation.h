@@ -35,12 +35,14 @@ struct EmulationOptions {
 /// What there is now.
 struct Counts {
   int streams = 0, events = 0;
+  int graphs = 0;  ///< also those that are not ready to be launched
   int device_blocks = 0, pinned_blocks = 0;
   std::size_t device_bytes = 0, pinned_bytes = 0;
   std::size_t peak_device_bytes = 0;  ///< since the emulation began
   std::uint64_t operations = 0;       ///< done by all streams in this process
   // Calls of this process so far.
   std::uint64_t recordings = 0, stream_waits = 0, host_functions = 0;
+  std::uint64_t launched_graphs = 0;
 };
 
 /// A time in which the device is as a test wants it, one at a time. Otherwise it goes on as soon as

@@ -202,6 +202,28 @@ cudaError_t CUDARTAPI cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event
 }
 cudaError_t CUDARTAPI cudaDeviceSynchronize() { return answer(device().wait_for_all()); }
 
+cudaError_t CUDARTAPI cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  if (mode != cudaStreamCaptureModeRelaxed)
+    cuda_on_cpu::report("a capture forbids other threads, or this one, to allocate memory");
+  return answer(device().begin_capture(stream));
+}
+cudaError_t CUDARTAPI cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return answer(device().end_capture(stream, graph));
+}
+cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                           unsigned long long) {
+  return answer(device().instantiate(executable, graph));
+}
+cudaError_t CUDARTAPI cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  return answer(device().launch(executable, stream));
+}
+cudaError_t CUDARTAPI cudaGraphDestroy(cudaGraph_t graph) {
+  return answer(device().destroy(reinterpret_cast<std::uintptr_t>(graph)));
+}
+cudaError_t CUDARTAPI cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  return answer(device().destroy(reinterpret_cast<std::uintptr_t>(executable)));
+}
+
 cudaError_t CUDARTAPI cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return answer(device().create_event(event, (flags & cudaEventDisableTiming) == 0));
 }

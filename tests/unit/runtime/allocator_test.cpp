@@ -175,7 +175,7 @@ struct BusyDevice {
     ::operator delete(block);
   }
   static constexpr Backend backend{.block_uses = uses};
-  static constexpr DeviceMemory memory{
+  static const DeviceMemory memory{
       .allocate = [](std::size_t bytes) { return ::operator new(bytes); }, .release = release};
 };
 
@@ -197,7 +197,7 @@ struct IdleDevice {
     return *uses;
   }
   static constexpr Backend backend{.block_uses = uses};
-  static constexpr DeviceMemory memory{
+  static const DeviceMemory memory{
       .allocate = [](std::size_t bytes) { return ::operator new(bytes); },
       .release = [](void* block, std::size_t) { ::operator delete(block); }};
 };
@@ -234,7 +234,7 @@ TEST(CachingAllocator, GivesAStreamTheBlockThatItUsedLast) {
 struct SharedDevice {
   static inline CachingAllocator* allocator = nullptr;
   static inline int released = 0;
-  static constexpr DeviceMemory memory{
+  static const DeviceMemory memory{
       .allocate = [](std::size_t bytes) { return ::operator new(bytes); },
       .release =
           [](void* block, std::size_t) {
