@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
+#include <set>
 
 #include "actors/pipeline.h"
 #include "actors/pipeline_bytes.h"
@@ -61,6 +63,7 @@ class Bound {
     bound_.parts.push_back({std::move(what), bytes, place});
   }
   void add_stage(std::size_t stage, std::size_t replicas);
+  void add_graphs(std::size_t stage, std::size_t replicas);
   std::size_t pinned_bytes() const;
 
   const PipelineOptions& options_;
@@ -119,7 +122,40 @@ void Bound::add_scratch() {
 
 void Bound::add_stages() {
   for (std::size_t s = 0; s < options_.partition.size(); ++s)
-    if (const std::size_t here = replicas(s)) add_stage(s, here);
+    if (const std::size_t here = replicas(s)) {
+      add_stage(s, here);
+      if (options_.cuda_graphs && has_device_) add_graphs(s, here);
+    }
+}
+
+// Beside what passes without graphs take: those of a smaller batch run too.
+void Bound::add_graphs(std::size_t stage, std::size_t replicas) {
+  const StageBytes bytes = stage_bytes(options_, stage);
+  std::size_t gradient = 0, workspace = 0;
+  for (const BucketBytes& bucket : bucket_bytes(options_, stage)) gradient += bucket.all();
+  // Memory of one size does not serve for another: blocks of one kind share what they work in.
+  std::set<std::size_t> working;
+  for (const BlockRange& range : blocks_of(options_, stage))
+    for (std::size_t b = range.first; b < range.last; ++b) {
+      working.insert(options_.block_costs[b].working_bytes);
+      workspace = std::max(workspace, options_.block_costs[b].scratch_bytes);
+    }
+  const std::size_t samples = micro_batch_samples(options_);
+  const std::size_t input =
+      stage == 0 ? samples * sample_bytes(options_) : stage_bytes(options_, stage - 1).output;
+  // Of the first stage, what it computes with lies there besides.
+  const std::size_t taken = stage == 0 ? samples * input_bytes(options_) : 0;
+  const StageSchedule schedule = schedule_of(options_, stage);
+  const std::size_t lanes = schedule.credits + schedule.max_deferred();
+  // Inputs and results of a pass, and all that it holds between them, for as long as the run goes.
+  const std::size_t pass = bytes.saved + bytes.deferred + workspace +
+                           std::accumulate(working.begin(), working.end(), std::size_t{0});
+  const std::size_t lane = pass + 2 * input + taken + 2 * bytes.widened + gradient;
+  const std::size_t evaluation = pass + input + taken + bytes.output;
+  // The weights, the average if there is one, and the buffers.
+  const std::size_t placed = (options_.optimizer.average_decay() > 0 ? 2 : 1) * bytes.state;
+  add(fmt::format("stage {} CUDA graphs", stage), (lanes * lane + evaluation + placed) * replicas,
+      Place::device);
 }
 
 void Bound::add_stage(std::size_t stage, std::size_t replicas) {

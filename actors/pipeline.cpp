@@ -55,7 +55,8 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
       .stream = options.stream,
       .seed = options.seed,
       .initial = options.initial.empty() ? nullptr : options.initial[stage],
-      .freezes = freezes_of(options)};
+      .freezes = freezes_of(options),
+      .cuda_graphs = options.cuda_graphs};
   if (stage == 0)
     program.pixels = pixels_for(transform_options(options), options.data.dataset.samples());
   for (const BucketBytes& bucket : common.buckets[stage]) program.buckets.push_back(bucket.blocks);
@@ -394,6 +395,13 @@ void check(const PipelineOptions& options) {
                             "step with another scale than its own",
                             options.staleness),
                 "set `LossScaleOptions::mode` to none, or `staleness` to 0");
+  if (options.staleness > 0 && options.cuda_graphs)
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("`cuda_graphs` is true and `staleness` {}: graphs know one place of the "
+                    "weights, but passes of several steps need several",
+                    options.staleness),
+        "set `cuda_graphs` to false, or `staleness` to 0");
   const Dataset& data = options.data.dataset;
   if (options.evaluates && data.count(Split::test) <= 0)
     throw Error(

@@ -36,7 +36,10 @@ struct PipelineOptions {
   ModelSource model;
   DType dtype = DType::f32;  ///< of normalised samples, weights and activations
   Stream stream;             ///< of every stage
-  std::uint64_t seed = 1;    ///< of weights, dropout, sample order and augmentation
+  /// Whether stages run their passes as graphs of the device (CapturedProgram); without effect on
+  /// devices that have none. Not with staleness.
+  bool cuda_graphs = false;
+  std::uint64_t seed = 1;  ///< of weights, dropout, sample order and augmentation
   std::vector<std::size_t> partition{SIZE_MAX};  ///< blocks of each stage; SIZE_MAX: all others
   std::uint32_t replicas = 1;
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;

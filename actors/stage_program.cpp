@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "actors/captured_program.h"
+#include "runtime/device/device_stream.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -36,6 +38,7 @@ class NetworkProgram final : public StageProgram {
       : network_(make_network(options, stream)),
         bucket_begins_(bucket_begins(network_.ranges(), options.buckets)),
         spec_(std::make_shared<const StateSpec>(network_.spec())) {
+    if (options.cuda_graphs) network_.keep_in_place();
     network_.use(on_device(stream, options.initial
                                        ? options.initial
                                        : initial_state(*spec_, options.dtype, options.seed)));
@@ -119,9 +122,15 @@ ProgramFactory network_program(NetworkProgramOptions options) {
   const std::size_t buckets =
       std::max({options.buckets.size(), options.blocks.size(), std::size_t{1}});
   const Stream stream = options.stream;
-  ProgramFactory factory([options = std::move(options)](const Stream& on) {
-    return std::make_unique<NetworkProgram>(options, on);
-  });
+  ProgramFactory factory(
+      [options = std::move(options), buckets](const Stream& on) -> std::unique_ptr<StageProgram> {
+        const DeviceStream* opened = device_stream(on);
+        NetworkProgramOptions own = options;
+        own.cuda_graphs = options.cuda_graphs && opened && opened->captures();
+        auto program = std::make_unique<NetworkProgram>(own, on);
+        if (!own.cuda_graphs) return program;
+        return std::make_unique<CapturedProgram>(std::move(program), on, buckets);
+      });
   factory.stream = stream;
   factory.buckets = static_cast<std::uint32_t>(buckets);
   factory.part = part;

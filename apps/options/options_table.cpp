@@ -251,6 +251,12 @@ void add_run(OptionFields& fields, Options& o) {
                                     {"mps", "there is no MPS: write cpu"},
                                     {"tpu", "there are no TPUs: write cpu"}}}));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
+  fields.push_back(field("cuda_graphs", o.pipeline.cuda_graphs,
+                         "on a GPU, launch each forward and backward pass as one CUDA graph: less "
+                         "work for the CPU, more memory; same weights",
+                         {.synonyms = {"cuda_graph", "enable_cuda_graph", "use_cuda_graph",
+                                       "external_cuda_graph", "cudagraphs"},
+                          .setting = "PipelineOptions::cuda_graphs"}));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing",
                          {.hints = {{"profiler", "trace=true writes trace.json"}}}));

@@ -247,6 +247,12 @@ class Validator {
             "parallel.staleness is {}, but parallel.aggregation is synchronous: gradients are "
             "applied in their own step",
             options_.staleness);
+    require(
+        !pipeline_.cuda_graphs || options_.aggregation == Aggregation::synchronous,
+        {"cuda_graphs", "parallel.aggregation"},
+        "set cuda_graphs to false, or parallel.aggregation to synchronous",
+        "cuda_graphs is true, but parallel.aggregation is asynchronous: passes of several steps "
+        "would need several places for the weights, and graphs know one");
   }
 
   void check_loss_scale() const {

@@ -48,6 +48,7 @@ std::string what_to_lower(const PlannedRun& run, std::size_t memory) {
         "the weights' state and gradients alone take {}: choose a smaller model, or an optimizer "
         "with fewer tensors",
         bytes_text(fixed_bytes(run)));
+  if (pipeline.cuda_graphs) return "set cuda_graphs to false";
   const std::size_t samples = micro_batch_samples(pipeline);
   const std::string smaller_batch = fmt::format("lower train.batch_size ({})", pipeline.batch_size);
   if (samples <= 1) return smaller_batch;

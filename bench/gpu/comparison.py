@@ -131,5 +131,5 @@ def of_divisions(pair):
         ratio = found[1]["images_per_second"] / found[0]["images_per_second"]
         note = f"{ratio:.2f} x; {verdict(ratio, pair.least)}"
         return {"summary": f"{pair.what}: {note}", "values": {"found": found, "ratio": ratio},
-                "table": [line("undivided", found[0]), line("divided", found[1], note)]}
+                "table": [line(pair.names[0], found[0]), line(pair.names[1], found[1], note)]}
     return run

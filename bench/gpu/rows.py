@@ -64,6 +64,10 @@ def replicas_of(work, count=8):
     return work, Work(**{**many, "parallel": (f"parallel.data={count}",), "parts": count})
 
 
+def with_graphs(work):
+    return Work(**{**work.__dict__, "parallel": (*work.parallel, "cuda_graphs=true")})
+
+
 @dataclass(frozen=True)
 class Row:
     key: str
@@ -91,7 +95,7 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Pair:
-    """The same model in two divisions: the ratio of their images/s."""
+    """The same model in two divisions, or launched in two ways: the ratio of their images/s."""
 
     key: str
     what: str
@@ -99,6 +103,7 @@ class Pair:
     tiny: tuple
     least: float
     precision: str = "32-true"
+    names: tuple = ("undivided", "divided")
 
 
 PAIRS = (
@@ -106,4 +111,11 @@ PAIRS = (
          stages_of(WIDE), stages_of(TINY, 2), 0.95),
     Pair("replicas", "8 replicas of the MNIST CNN, batch 128 each, against one",
          replicas_of(MNIST), replicas_of(TINY, 2), 3.0),
+    Pair("replicas_graphs", "8 replicas of the MNIST CNN against one, all with CUDA graphs",
+         tuple(map(with_graphs, replicas_of(MNIST))), tuple(map(with_graphs, replicas_of(TINY, 2))), 3.0),
+    Pair("mnist_graphs", "the MNIST CNN, batch 128, with CUDA graphs against without",
+         (MNIST, with_graphs(MNIST)), (TINY, with_graphs(TINY)), 1.0, names=("without", "with CUDA graphs")),
+    Pair("wide_graphs", "Olivia's wide ResNet, batch 256, bf16-mixed, with CUDA graphs against without",
+         (WIDE, with_graphs(WIDE)), (TINY, with_graphs(TINY)), 1.0, "bf16-mixed",
+         ("without", "with CUDA graphs")),
 )

@@ -87,13 +87,22 @@ void Network::use(StatePtr state) {
   check_flat("the buffers", state->buffers, spec_.buffer_elements(), dtype_);
   check_device(*state, stream_.device);
   auto views = std::make_shared<StateViews>();
-  views->weights = spec_.parameter_views(state->weights);
-  views->buffers = spec_.buffer_views(state->buffers);
+  views->weights = spec_.parameter_views(placed(state->weights, weights_place_));
+  views->buffers = spec_.buffer_views(placed(state->buffers, buffers_place_));
   for (const NamedTensor& kept : state->optimizer_state)
-    if (kept.name == average_name) views->averages = spec_.parameter_views(kept.tensor);
+    if (kept.name == average_name)
+      views->averages = spec_.parameter_views(placed(kept.tensor, average_place_));
   views->version = views_->version + 1;
   views->state = std::move(state);
   views_ = std::move(views);
+}
+
+// What reads the tensor: itself, or the place that keeps it.
+const Tensor& Network::placed(const Tensor& from, Tensor& place) const {
+  if (!keeps_in_place_) return from;
+  if (!place.defined()) place = Tensor::empty(from.shape(), from.dtype(), from.device());
+  kernels(stream_.device, dtype_).copy(stream_, from, place);
+  return place;
 }
 
 // With tensor cores, convolutions want nhwc and the type that they multiply. They would reorder and

@@ -75,6 +75,10 @@ class Network {
   /// another network.
   void use(StatePtr state);
   const StatePtr& state() const { return views_->state; }
+  /// Called before use(): the weights and buffers that passes read stay in one place, into which
+  /// use() copies those of each state, for captured work that knows the place (DeviceGraph). No
+  /// training pass may be in flight then: it would see other weights.
+  void keep_in_place() { keeps_in_place_ = true; }
   /// Freezes the parameters for which it is true, beside those that the model freezes: no update
   /// changes them. The gradients of a layer are computed if any of its parameters is trained, and
   /// are zero otherwise.
@@ -130,6 +134,7 @@ class Network {
   void drop_views(ForwardPass& pass, std::size_t first_block, std::size_t last_block) const;
   Tensor returned(const ForwardPass& pass, std::vector<Tensor> gradients) const;
   void fold(const std::vector<Tensor>& statistics, const Tensor& running) const;
+  const Tensor& placed(const Tensor& from, Tensor& place) const;
   void check_gradients(const std::vector<Tensor>& gradients) const;
   void apply(const Optimizer& optimizer, const OptimizerStep& step,
              const std::vector<Tensor>& gradients, StateVersion& next) const;
@@ -149,6 +154,8 @@ class Network {
   Stream stream_;
   Tensor pixel_values_, pixel_values_on_cpu_;  ///< undefined: x has none
   Layout pixel_layout_ = Layout::row_major;
+  bool keeps_in_place_ = false;
+  Tensor weights_place_, average_place_, buffers_place_;  ///< flat; undefined until they are used
   std::shared_ptr<const StateViews> views_ = std::make_shared<StateViews>();
 };
 

@@ -12,26 +12,14 @@
 #include "actors/data/datasets.h"
 #include "actors/memory_bound.h"
 #include "actors/pipeline_bytes.h"
-#include "emulated.h"
-#include "emulator/emulation.h"
-#include "emulator/violations.h"
+#include "gpu_run.h"
 #include "runtime/tensor/allocator.h"
 #include "runtime/tensor/cast.h"
-#include "training_run.h"
 
 namespace troupe::testing {
 namespace {
 
 using cuda_on_cpu::Emulation;
-
-TrainingRun on_gpu(TrainingRun run) {
-  run.scheduling = Scheduling::threads;
-  run.adjust = [adjust = run.adjust](PipelineOptions& pipeline) {
-    if (adjust) adjust(pipeline);
-    pipeline.stream.device = emulated_gpu();
-  };
-  return run;
-}
 
 /// The largest difference of two runs' weights, optimizer states and statistics.
 double difference(const TrainingResult& a, const TrainingResult& b) {
@@ -49,17 +37,9 @@ double difference(const TrainingResult& a, const TrainingResult& b) {
   return largest;
 }
 
-class CudaPipeline : public ::testing::Test {
- protected:
-  std::string digest(const TrainingRun& run, std::uint32_t seed) {
-    const Emulation emulation({.seed = seed, .checked_places = 61});
-    std::string result = train(on_gpu(run)).digest;
-    EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
-    return result;
-  }
-};
+std::string digest(const TrainingRun& run, std::uint32_t seed) { return digest_on_gpu(run, seed); }
 
-TEST_F(CudaPipeline, EndsWithTheWeightsOfTheCpu) {
+TEST(CudaPipeline, EndsWithTheWeightsOfTheCpu) {
   struct Case {
     const char* model;
     DType dtype;
@@ -75,7 +55,7 @@ TEST_F(CudaPipeline, EndsWithTheWeightsOfTheCpu) {
   }
 }
 
-TEST_F(CudaPipeline, AnyStagesReplicasAndOrdersMakeTheSameBits) {
+TEST(CudaPipeline, AnyStagesReplicasAndOrdersMakeTheSameBits) {
   const std::string one = digest({.partition = {4}}, 1);
   struct Case {
     std::vector<std::size_t> partition;
@@ -96,7 +76,7 @@ TEST_F(CudaPipeline, AnyStagesReplicasAndOrdersMakeTheSameBits) {
   }
 }
 
-TEST_F(CudaPipeline, TracesWhenTheDeviceComputed) {
+TEST(CudaPipeline, TracesWhenTheDeviceComputed) {
   TrainingRun run{.partition = {2, 2}, .steps = 2};
   run.trace = true;
   const Emulation emulation({.seed = 3, .checked_places = 61});
@@ -118,7 +98,7 @@ TEST_F(CudaPipeline, TracesWhenTheDeviceComputed) {
   }
 }
 
-TEST_F(CudaPipeline, RoundedProductsMakeTheSameBits) {
+TEST(CudaPipeline, RoundedProductsMakeTheSameBits) {
   const std::string exact = digest({.partition = {4}, .steps = 2}, 1);
   for (const DType products : {DType::bf16, DType::f16}) {
     SCOPED_TRACE(name_of(products));
@@ -129,7 +109,7 @@ TEST_F(CudaPipeline, RoundedProductsMakeTheSameBits) {
   }
 }
 
-TEST_F(CudaPipeline, BytesMakeTheBitsOfNumbersThatTheCpuNormalises) {
+TEST(CudaPipeline, BytesMakeTheBitsOfNumbersThatTheCpuNormalises) {
   const auto digest_of = [&](DType dtype, DType products, bool bytes, std::uint32_t seed) {
     TrainingRun run{.partition = {2, 2}, .replicas = 2, .steps = 2, .workers = 2, .dtype = dtype};
     run.adjust = [&](PipelineOptions& pipeline) {
@@ -155,7 +135,7 @@ TEST_F(CudaPipeline, BytesMakeTheBitsOfNumbersThatTheCpuNormalises) {
   }
 }
 
-TEST_F(CudaPipeline, AStageThatFailsMakesTheSameBits) {
+TEST(CudaPipeline, AStageThatFailsMakesTheSameBits) {
   const std::string one = digest({.partition = {4}}, 1);
   EXPECT_EQ(digest({.partition = {2, 2},
                     .replicas = 2,
@@ -164,17 +144,17 @@ TEST_F(CudaPipeline, AStageThatFailsMakesTheSameBits) {
             one);
 }
 
-TEST_F(CudaPipeline, AdamWWithClippedGradientsMakesTheSameBits) {
+TEST(CudaPipeline, AdamWWithClippedGradientsMakesTheSameBits) {
   const std::string one = digest({.partition = {4}, .adjust = use_adamw}, 1);
   EXPECT_EQ(digest({.partition = {2, 2}, .replicas = 2, .adjust = use_adamw}, 2), one);
 }
 
-TEST_F(CudaPipeline, FrozenStagesMakeTheSameBits) {
+TEST(CudaPipeline, FrozenStagesMakeTheSameBits) {
   const std::string one = digest({.partition = {4}, .adjust = freeze_layers}, 1);
   EXPECT_EQ(digest({.partition = {1, 1, 2}, .replicas = 2, .adjust = freeze_layers}, 2), one);
 }
 
-TEST_F(CudaPipeline, ScaledLossesMakeTheSameBits) {
+TEST(CudaPipeline, ScaledLossesMakeTheSameBits) {
   TrainingRun run{.partition = {4}, .steps = 4, .adjust = [](PipelineOptions& pipeline) {
                     pipeline.loss.class_weights = std::vector<double>(4, 4096.0);
                     pipeline.rate.lr /= 4096;
@@ -199,7 +179,7 @@ std::size_t bound_of(const TrainingRun& run, const std::vector<BlockCosts>& cost
   return memory_bound(pipeline, build_pipeline(pipeline), 0).total(MemoryBound::Place::device);
 }
 
-TEST_F(CudaPipeline, AnySeedMakesTheSameBitsWithinTheBoundOfThePlanAndLeavesNothing) {
+TEST(CudaPipeline, AnySeedMakesTheSameBitsWithinTheBoundOfThePlanAndLeavesNothing) {
   TrainingRun run{.partition = {4}, .samples = 8, .steps = 2, .evaluates = false};
   const std::string one = digest(run, 1);
   const PipelineOptions pipeline = pipeline_of(on_gpu(run));

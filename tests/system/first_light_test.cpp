@@ -53,12 +53,12 @@ TEST_F(FirstLight, RunsEachStepOnTheEmulatorOrSaysWhyNot) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.out << outcome.error << text("results.md");
   const std::string found = text("results.md");
   EXPECT_THAT(found, HasSubstr("| contract | passed |"));
-  EXPECT_THAT(found, HasSubstr("4 runs of 2 steps end with 1 digest(s)"));
+  EXPECT_THAT(found, HasSubstr("5 runs of 2 steps end with 1 digest(s)"));
   EXPECT_THAT(found, HasSubstr("| resumption | passed |"));
   EXPECT_THAT(found, HasSubstr("| sanitizer | not run |"));
   EXPECT_THAT(found, HasSubstr("compute-sanitizer needs a GPU"));
   EXPECT_THAT(found, AllOf(HasSubstr("| wide_f32 | passed |"), HasSubstr("PyTorch, eager"),
-                           HasSubstr("| replicas | passed |")));
+                           HasSubstr("| replicas | passed |"), HasSubstr("with CUDA graphs")));
   EXPECT_THAT(text("results.json"), HasSubstr("\"images_per_second\""));
   EXPECT_THAT(text("logs/contract.log"), HasSubstr("[       OK ]"));
 }

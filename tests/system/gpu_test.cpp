@@ -110,6 +110,15 @@ TEST_F(Gpu, TrainsToTheSameBitsInAnyNumberOfStages) {
   EXPECT_EQ(digest("stages"), digest("whole"));
 }
 
+TEST_F(Gpu, TrainsWithCudaGraphsToTheSameBitsAndSaysSo) {
+  const Outcome without = train("without"), graphs = train("graphs", {"-r", "cuda_graphs=true"});
+  ASSERT_EQ(graphs.exit_code, 0) << graphs.error;
+  EXPECT_THAT(graphs.out, HasSubstr("), CUDA graphs\n"));
+  EXPECT_THAT(without.out, Not(HasSubstr("CUDA graphs")));
+  EXPECT_THAT(graphs.error, HasSubstr(" 0 errors"));
+  EXPECT_EQ(digest("graphs"), digest("without"));
+}
+
 TEST_F(Gpu, RefusesSeveralProcessesWhichNoTransportJoins) {
   const Outcome launched = command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml",
                                     "-o", "processes", "-r", "parallel.pipeline=2"});

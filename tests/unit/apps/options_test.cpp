@@ -817,6 +817,16 @@ TEST(Options, SayWhatToWriteForOtherProgramsTf32) {
               HasSubstr("set matmul_precision and conv_precision to tf32"));
 }
 
+TEST(Options, TakeCudaGraphsWithSynchronousAggregationOnly) {
+  EXPECT_FALSE(parse_options("seed: 1", "o.yaml").pipeline.cuda_graphs);
+  EXPECT_TRUE(parse_options("cuda_graphs: true", "o.yaml").pipeline.cuda_graphs);
+  EXPECT_THAT(refusal("enable_cuda_graph: true"), HasSubstr("did you mean cuda_graphs?"));
+  EXPECT_THAT(
+      refusal("cuda_graphs: true\nparallel: {aggregation: asynchronous}"),
+      AllOf(HasSubstr("o.yaml:1:14: cuda_graphs is true, but parallel.aggregation is asynchronous"),
+            HasSubstr("set cuda_graphs to false")));
+}
+
 TEST(Options, RefuseTf32InDoublePrecision) {
   for (const char* key : {"matmul_precision", "conv_precision"})
     EXPECT_THAT(refusal(fmt::format("precision: 64-true\n{}: tf32", key)),

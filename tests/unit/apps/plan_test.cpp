@@ -235,6 +235,16 @@ TEST_F(Plan, NamesTheGpusThatItKnows) {
                               "cuda for the GPU of this machine")));
 }
 
+TEST_F(Plan, CountsTheMemoryOfCudaGraphsOnAGpuOnly) {
+  const auto planned = [&](const std::string& device) {
+    return plan({"--device", device, "-r", "cuda_graphs=true"});
+  };
+  EXPECT_THAT(planned("h100").out, HasSubstr("stage 0 CUDA graphs"));
+  const Ran on_cpu = planned("cpu");
+  EXPECT_EQ(on_cpu.code, exit_done) << on_cpu.error;
+  EXPECT_THAT(on_cpu.out, Not(HasSubstr("CUDA graphs")));
+}
+
 TEST_F(Plan, RefusesTensorsOfAGpuThatWouldLeaveTheirProcessAsTrainDoes) {
   const Ran planned = plan({"--device", "h100", "--nproc-per-node", "2"});
   EXPECT_EQ(planned.code, exit_failed);
@@ -243,10 +253,11 @@ TEST_F(Plan, RefusesTensorsOfAGpuThatWouldLeaveTheirProcessAsTrainDoes) {
 }
 
 /// What is printed of a run of 16 samples in 4 micro-batches with these bytes on a GPU of 10 GiB.
-std::string printed_memory(std::size_t activations, std::size_t state,
-                           std::uint32_t micro_batches) {
+std::string printed_memory(std::size_t activations, std::size_t state, std::uint32_t micro_batches,
+                           bool cuda_graphs = false) {
   constexpr std::size_t gib = std::size_t{1} << 30;
   const PipelineOptions pipeline{.model = Mlp{},
+                                 .cuda_graphs = cuda_graphs,
                                  .data = {.dataset = open_dataset(Synthetic{.count = 16}, {})},
                                  .batch_size = 16,
                                  .micro_batches = micro_batches};
@@ -274,6 +285,7 @@ TEST(PlannedMemory, SaysByHowMuchAGpuIsTooSmallAndWhatToLower) {
                 "does not fit: 3.0 GiB are missing\n  try: raise train.micro_batches (4, of 4 "
                 "samples), or lower train.batch_size (16)\n"));
   EXPECT_THAT(printed_memory(9, 3, 16), HasSubstr("\n  try: lower train.batch_size (16)\n"));
+  EXPECT_THAT(printed_memory(9, 3, 4, true), HasSubstr("\n  try: set cuda_graphs to false\n"));
   EXPECT_THAT(printed_memory(1, 12, 4),
               HasSubstr("the weights' state and gradients alone take 12.0 GiB: choose a smaller "
                         "model"));

@@ -1,0 +1,32 @@
+#pragma once
+// Whole training runs on the GPU of the tests.
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "emulated.h"
+#include "emulator/emulation.h"
+#include "emulator/violations.h"
+#include "training_run.h"
+
+namespace troupe::testing {
+
+inline TrainingRun on_gpu(TrainingRun run) {
+  run.scheduling = Scheduling::threads;
+  run.adjust = [adjust = run.adjust](PipelineOptions& pipeline) {
+    if (adjust) adjust(pipeline);
+    pipeline.stream.device = emulated_gpu();
+  };
+  return run;
+}
+
+/// Of the weights at the end; the emulator must have found nothing.
+inline std::string digest_on_gpu(const TrainingRun& run, std::uint32_t seed) {
+  const cuda_on_cpu::Emulation emulation({.seed = seed, .checked_places = 61});
+  std::string digest = train(on_gpu(run)).digest;
+  EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
+  return digest;
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,161 @@
+// What passes as graphs take from the host, and what becomes of their memory, on the emulator.
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "actors/stage_program.h"
+#include "emulated.h"
+#include "emulator/emulation.h"
+#include "ops/models/models.h"
+#include "ops/on_device.h"
+#include "runtime/tensor/allocator.h"
+#include "stream_work.h"
+
+namespace troupe::testing {
+namespace {
+
+using cuda_on_cpu::Emulation;
+using ::testing::ElementsAre;
+
+/// A small model as one stage.
+class GraphCalls : public ::testing::Test {
+ protected:
+  GraphCalls() : program_(made()) {}
+
+  std::unique_ptr<StageProgram> made() const {
+    return network_program({.model = MnistCnn{.classes = 4},
+                            .samples = {.shape = {1, 8, 8}, .classes = 4},
+                            .stream = {.device = emulated_gpu()},
+                            .cuda_graphs = true})(stream_.get());
+  }
+  StageProgram::Forward forward(std::uint32_t micro_batch) {
+    return program_->forward(x_, {.seed = 1, .micro_batch = micro_batch}, false, 0);
+  }
+  void backward(StageProgram::Forward& made) {
+    const Tensor grad = zeros(stream_.get(), made.output.shape(), DType::f32);
+    (void)program_->backward(*made.saved, grad, 0);
+  }
+
+  EmulatedStream stream_;
+  std::unique_ptr<StageProgram> program_;
+  Tensor x_ = Tensor::zeros({2, 1, 8, 8});
+};
+
+struct Counted {
+  std::uint64_t graphs, calls;
+};
+
+/// Graphs that `f` launches, and what else it gives to streams.
+template <class F>
+Counted counted(F&& f) {
+  const std::uint64_t graphs = cuda_on_cpu::counts().launched_graphs;
+  const std::uint64_t calls = cuda_on_cpu::given_by_thread();
+  f();
+  return {cuda_on_cpu::counts().launched_graphs - graphs, cuda_on_cpu::given_by_thread() - calls};
+}
+
+TEST_F(GraphCalls, AreOneForEachPassOnceItIsCaptured) {
+  std::vector<std::uint64_t> graphs, calls;
+  for (std::uint32_t m = 0; m < 4; ++m) {
+    const Counted one = counted([&] {
+      auto made = forward(m);
+      backward(made);
+    });
+    graphs.push_back(one.graphs);
+    calls.push_back(one.calls);
+  }
+  EXPECT_THAT(graphs, ElementsAre(0, 2, 2, 2));
+  // The zeros of this test, and copies: of the input, its key, the output, the gradient that is
+  // given, that of the weights, and the statistics.
+  EXPECT_EQ(calls[2], 7u);
+  EXPECT_EQ(calls[3], 7u);
+  EXPECT_GT(calls[0], 4 * calls[3]);
+  EXPECT_EQ(stream_.violations(), 0);
+}
+
+TEST_F(GraphCalls, HaveALaneForEachMicroBatchInFlight) {
+  std::vector<std::uint64_t> graphs;
+  for (int round = 0; round < 3; ++round)
+    graphs.push_back(counted([&] {
+                       auto first = forward(0), second = forward(1);
+                       backward(second);
+                       backward(first);
+                     }).graphs);
+  EXPECT_THAT(graphs, ElementsAre(0, 4, 4));
+  EXPECT_EQ(stream_.violations(), 0);
+}
+
+TEST_F(GraphCalls, BeginAnewAfterAPassThatWasAbandoned) {
+  std::vector<std::uint64_t> graphs;
+  for (const bool abandoned : {true, false, true, false, true, false})
+    graphs.push_back(counted([&] {
+                       auto made = forward(0);
+                       if (!abandoned) backward(made);
+                     }).graphs);
+  EXPECT_THAT(graphs, ElementsAre(0, 0, 1, 2, 1, 2));
+  EXPECT_EQ(stream_.violations(), 0);
+}
+
+TEST_F(GraphCalls, AreThoseOfTheLargestInput) {
+  const auto graphs_of = [&](std::int64_t samples, int times) {
+    x_ = Tensor::zeros({samples, 1, 8, 8});
+    return counted([&] {
+             for (int i = 0; i < times; ++i) {
+               auto made = forward(0);
+               backward(made);
+             }
+           })
+        .graphs;
+  };
+  EXPECT_EQ(graphs_of(2, 3), 4u);
+  EXPECT_EQ(graphs_of(1, 3), 0u);
+  EXPECT_EQ(graphs_of(3, 3), 4u);
+  EXPECT_EQ(graphs_of(2, 3), 0u);
+  EXPECT_EQ(stream_.violations(), 0);
+}
+
+TEST_F(GraphCalls, AreCapturedWhileAnotherThreadGivesMemoryBack) {
+  auto& allocator = CachingAllocator::of(emulated_gpu());
+  (void)zeros(stream_.get(), {4099}, DType::f32);  // leaves a block that is free
+  ASSERT_GT(allocator.counters().cached_bytes, 0u);
+  DeviceStream& device = *device_stream(stream_.get());
+  const Tensor x = zeros(stream_.get(), {64}, DType::f32);
+  device.begin_capture();
+  std::thread other([&] { allocator.trim(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which it could do harm
+  Tensor filled = x;
+  table(stream_.get()).fill(stream_.get(), 1.0, filled);
+  const DeviceGraphPtr graph = device.end_capture();
+  other.join();
+  EXPECT_EQ(stream_.violations(), 0);
+}
+
+TEST_F(GraphCalls, LeaveTheirMemoryToOthersAfterTheyHaveRun) {
+  const auto& allocator = CachingAllocator::of(emulated_gpu());
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    const Emulation emulation(drawn(seed));
+    EmulatedStream other;
+    program_ = made();
+    for (std::uint32_t m = 0; m < 4; ++m) {
+      auto pass = forward(m);
+      backward(pass);
+    }
+    program_.reset();
+    // All blocks that it had, and more.
+    std::vector<Tensor> taken;
+    for (const std::int64_t elements : {64, 128, 256, 512, 1024, 2048, 4096, 8192})
+      for (int i = 0; i < 40; ++i) taken.push_back(zeros(other.get(), Shape{elements}, DType::f32));
+    synchronize(other.get());
+    synchronize(stream_.get());
+    EXPECT_EQ(other.violations(), 0);
+  }
+  EXPECT_GT(allocator.counters().reused, 0u);
+  EXPECT_EQ(cuda_on_cpu::counts().graphs, 0);
+}
+
+}  // namespace
+}  // namespace troupe::testing

@@ -1,0 +1,192 @@
+// Passes as graphs: whole runs end with the bits of runs without them.
+
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "actors/block_costs.h"
+#include "actors/data/datasets.h"
+#include "actors/memory_bound.h"
+#include "gpu_run.h"
+#include "ops/cuda/stream.h"
+#include "ops/on_device.h"
+#include "runtime/error.h"
+#include "runtime/tensor/allocator.h"
+#include "stream_work.h"
+
+namespace troupe::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+TrainingRun with_graphs(TrainingRun run) {
+  run.adjust = [adjust = run.adjust](PipelineOptions& pipeline) {
+    if (adjust) adjust(pipeline);
+    pipeline.cuda_graphs = true;
+  };
+  return run;
+}
+
+/// With graphs and without.
+void expect_same_bits(const TrainingRun& run, std::uint32_t seed) {
+  EXPECT_EQ(digest_on_gpu(with_graphs(run), seed), digest_on_gpu(run, seed + 1));
+}
+
+TEST(CudaGraph, MakesTheBitsOfPassesWithoutGraphs) {
+  std::uint32_t seed = 0;
+  for (const char* model : {"mnist_cnn", "wide_resnet", "resnet18", "cifar_cnn"}) {
+    SCOPED_TRACE(model);
+    expect_same_bits({.model = model, .partition = {SIZE_MAX}, .samples = 16, .steps = 4}, ++seed);
+  }
+}
+
+TEST(CudaGraph, MakesTheSameBitsForStagesReplicasAndOrders) {
+  struct Case {
+    std::vector<std::size_t> partition;
+    std::uint32_t replicas = 1;
+    ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  };
+  const std::string one = digest_on_gpu({.partition = {4}}, 1);
+  std::uint32_t seed = 1;
+  for (const auto& [partition, replicas, schedule] :
+       {Case{{2, 2}}, Case{{1, 1, 2}, 1, ScheduleKind::gpipe}, Case{{4}, 2},
+        Case{{2, 2}, 2, ScheduleKind::zero_bubble_h1}}) {
+    SCOPED_TRACE(::testing::Message() << partition.size() << " stages, seed " << ++seed);
+    EXPECT_EQ(digest_on_gpu(
+                  with_graphs({.partition = partition, .replicas = replicas, .schedule = schedule}),
+                  seed),
+              one);
+  }
+}
+
+TEST(CudaGraph, DrawsOtherNumbersInEachMicroBatch) {
+  expect_same_bits(
+      {.model = "wide_resnet", .dropout = 0.5, .partition = {SIZE_MAX}, .samples = 16, .steps = 4},
+      1);
+}
+
+TEST(CudaGraph, RoundsTheWeightsOfEachStep) {
+  for (const DType products : {DType::bf16, DType::f16})
+    expect_same_bits(
+        {.partition = {2, 2},
+         .adjust = [&](PipelineOptions& pipeline) { pipeline.stream.products = products; }},
+        1);
+}
+
+TEST(CudaGraph, TakesImagesAsBytes) {
+  expect_same_bits({.partition = {4},
+                    .adjust =
+                        [](PipelineOptions& pipeline) {
+                          pipeline.data.dataset = open_dataset(
+                              Synthetic{.shape = {3, 8, 8}, .classes = 4, .count = 24});
+                        }},
+                   1);
+}
+
+TEST(CudaGraph, LeavesASmallerLastBatchWithoutGraphs) {
+  expect_same_bits({.partition = {2, 2}, .samples = 21, .drop_last = false}, 1);
+}
+
+// The average exists from the first update on.
+TEST(CudaGraph, EvaluatesTheAverageOfTheWeights) {
+  TrainingRun run{.partition = {2, 2}, .adjust = [](PipelineOptions& pipeline) {
+                    use_adamw(pipeline);
+                    pipeline.evaluates_first = true;
+                  }};
+  const auto evaluations = [](const TrainingRun& of) { return reported(train(on_gpu(of))); };
+  EXPECT_EQ(evaluations(with_graphs(run)), evaluations(run));
+  expect_same_bits(run, 1);
+}
+
+TEST(CudaGraph, MakesTheSameBitsWithFrozenStages) {
+  expect_same_bits({.partition = {1, 1, 2}, .adjust = freeze_layers}, 1);
+}
+
+TEST(CudaGraph, MakesTheSameBitsWhenAStageFails) {
+  expect_same_bits({.partition = {2, 2},
+                    .replicas = 2,
+                    .faults = {{.actor = "stage/1/1", .step = 3, .micro_batch = 3}}},
+                   2);
+}
+
+TEST(CudaGraph, IsRefusedWithStaleness) {
+  PipelineOptions pipeline = pipeline_of(on_gpu(with_graphs({})));
+  pipeline.staleness = 1;
+  try {
+    (void)build_pipeline(pipeline);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("`cuda_graphs` is true and `staleness` 1"));
+  }
+}
+
+TEST(CudaGraph, StaysWithinTheBoundOfThePlanAndLeavesNothing) {
+  TrainingRun run = with_graphs({.partition = {4}, .samples = 8, .steps = 2});
+  const std::string one = digest_on_gpu(run, 1);
+  const PipelineOptions pipeline = pipeline_of(on_gpu(run));
+  const auto costs = measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype,
+                                    pipeline.stream, run.batch_size / run.micro_batches, 1);
+  auto& allocator = CachingAllocator::of(emulated_gpu());
+  const std::size_t before = allocator.counters().in_use_bytes;
+  const std::vector<std::vector<std::size_t>> partitions = {{2, 2}, {1, 1, 2}, {4}};
+  for (std::uint32_t seed = 1; seed <= 12; ++seed) {
+    const auto& [name, schedule] = schedule_names[seed % std::size(schedule_names)];
+    run.partition = partitions[seed % partitions.size()];
+    run.replicas = 1 + seed % 2;
+    run.schedule = schedule;
+    SCOPED_TRACE(::testing::Message() << name << ", " << run.partition.size() << " stages, "
+                                      << run.replicas << " replicas, seed " << seed);
+    PipelineOptions planned = pipeline_of(on_gpu(run));
+    planned.writer = CheckpointWriterOptions{};
+    planned.block_costs = costs;
+    const std::size_t bound =
+        memory_bound(planned, build_pipeline(planned), 0).total(MemoryBound::Place::device);
+    allocator.reset_peak();
+    EXPECT_EQ(digest_on_gpu(run, seed), one);
+    const std::size_t peak = allocator.counters().peak_bytes - before;
+    EXPECT_LE(peak, bound);
+    EXPECT_GE(peak, bound / 6) << "the bound is loose: " << bound << " for " << peak;
+    EXPECT_EQ(allocator.counters().in_use_bytes, before);
+  }
+}
+
+TEST(CudaGraph, IsLaunchedByTheStreamThatCapturedIt) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const cuda_on_cpu::Emulation emulation(drawn(seed));
+    EmulatedStream stream;
+    DeviceStream& device = *device_stream(stream.get());
+    Tensor x = on_device(stream.get(), on_cpu_filled(1)), y = doubled(stream.get(), x);
+    device.begin_capture();
+    table(stream.get()).copy(stream.get(), doubled(stream.get(), x), y);
+    const DeviceGraphPtr graph = device.end_capture();
+    for (const float value : {3.0f, 4.0f}) {
+      table(stream.get()).fill(stream.get(), value, x);
+      graph->launch();
+      EXPECT_THAT(values(on_cpu(stream.get(), y)), Each(2 * value));
+    }
+    EXPECT_EQ(stream.violations(), 0);
+  }
+}
+
+TEST(CudaGraph, RefusesCopiesOfTheCpusMemoryAndTheStreamGoesOn) {
+  EmulatedStream stream;
+  DeviceStream& device = *device_stream(stream.get());
+  const Tensor x = on_device(stream.get(), on_cpu_filled(1));
+  for (const bool comes : {true, false}) {
+    device.begin_capture();
+    try {
+      (void)(comes ? on_device(stream.get(), on_cpu_filled(2)) : to_cpu(stream.get(), x));
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_THAT(error.message(), HasSubstr("cannot be a part of a CUDA graph"));
+      EXPECT_THAT(error.remedy(), HasSubstr("`cuda_graphs`"));
+    }
+    (void)device.end_capture();
+    EXPECT_THAT(values(on_cpu(stream.get(), doubled(stream.get(), x))), Each(2.0f));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::testing
