@@ -150,6 +150,40 @@ TEST(MemoryKernels, LookUpRefusesOtherTypesAndShapes) {
   });
 }
 
+TEST(MemoryKernels, TakeImagesByWindowsThatMoveAndMirror) {
+  for_each_table([](const KernelTable& table, auto) {
+    Tensor x = Tensor::empty({2, 1, 2, 3}, DType::u8, Device::cpu());
+    for (std::int64_t i = 0; i < x.element_count(); ++i)
+      x.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(10 * (1 + i / 6) + i % 6);
+    // image, top, down, left, right
+    const Tensor windows = Tensor::from<std::int64_t>(
+        {5, 5}, std::vector<std::int64_t>{1, 0, 1,  0,  1,    // as it is
+                                          0, 0, 1,  2,  -1,   // left to right
+                                          0, 1, -1, 0,  1,    // top to bottom
+                                          1, 1, 1,  -1, 1,    // up and to the right
+                                          2, 0, 1,  0,  1});  // none
+    const Tensor y = table.take_images({.threads = 2}, x, windows);
+    ASSERT_EQ(y.shape(), (Shape{5, 1, 2, 3}));
+    EXPECT_THAT(y.elements<std::uint8_t>(), ElementsAre(20, 21, 22, 23, 24, 25,  //
+                                                        12, 11, 10, 15, 14, 13,  //
+                                                        13, 14, 15, 10, 11, 12,  //
+                                                        0, 23, 24, 0, 0, 0,      //
+                                                        0, 0, 0, 0, 0, 0));
+  });
+}
+
+TEST(MemoryKernels, TakeImagesRefusesOtherTypesAndShapes) {
+  for_each_table([](const KernelTable& table, auto) {
+    const Tensor x = Tensor::zeros({2, 1, 3, 3}, DType::u8);
+    const Tensor windows = Tensor::zeros({4, 5}, DType::i64);
+    EXPECT_EQ(table.take_images({}, x, windows).dim(0), 4);
+    EXPECT_THROW(table.take_images({}, Tensor::zeros({2, 3, 3}, DType::u8), windows), Error);
+    EXPECT_THROW(table.take_images({}, Tensor::zeros({2, 1, 3, 3}), windows), Error);
+    EXPECT_THROW(table.take_images({}, x, Tensor::zeros({4, 4}, DType::i64)), Error);
+    EXPECT_THROW(table.take_images({}, x, Tensor::zeros({4, 5})), Error);
+  });
+}
+
 TEST(OnDevice, CopiesOnlyWhatLiesElsewhereOrHasAnotherType) {
   const Tensor tensor = of<float>({1, 2});
   EXPECT_EQ(on_device({}, tensor).raw(), tensor.raw());
