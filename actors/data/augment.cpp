@@ -216,6 +216,11 @@ SampleTransform::Window SampleTransform::choose(std::span<const Augment> augment
   return window;
 }
 
+PixelWindow SampleTransform::window(std::int64_t epoch, std::uint32_t sample) const {
+  const auto [rows, columns] = choose(options_.augment, epoch, sample);
+  return {rows.start, rows.mirrored ? -1 : 1, columns.start, columns.mirrored ? -1 : 1};
+}
+
 // `line_of(channel)` writes the lines of a channel.
 template <class T, class LineOf>
 void SampleTransform::gather(const std::uint8_t* pixels, const Window& window, LineOf line_of,

@@ -61,6 +61,17 @@ void check_augmentations(const TransformOptions& options);
 /// Error{bad_options} where mean or std do not fit samples of this number of channels.
 Tensor normalised_pixels(const TransformOptions& options, std::int64_t channels);
 
+/// Whether an augmentation of stored images only chooses which pixel of the image each pixel shows.
+constexpr bool only_moves_pixels(Augment augment) {
+  return augment == Augment::flip || augment == Augment::vertical_flip || augment == Augment::crop;
+}
+
+/// Where the pixels of a sample are in its stored image: pixel (h, w) is that of line
+/// top + down * h and column left + right * w, or a zero pixel where the image has none.
+struct PixelWindow {
+  std::int64_t top, down, left, right;
+};
+
 /// Converts samples of u8 to network input (normalised_pixels). Samples that are not [channels,
 /// height, width] have one channel and cannot be augmented.
 ///
@@ -83,6 +94,10 @@ class SampleTransform {
   /// meaning for those. `pixels` are the sample's, or those of its part.
   template <class T>
   void apply(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample, T* out) const;
+
+  /// The bytes that `apply` writes of sample number `sample`, as places of its pixels, if all
+  /// augmentations only move pixels.
+  PixelWindow window(std::int64_t epoch, std::uint32_t sample) const;
 
  private:
   void change(Augment augment, std::span<std::uint8_t> pixels, std::int64_t epoch,

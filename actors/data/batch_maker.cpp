@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ops/on_device.h"
+#include "ops/reference/take_images.h"
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
 #include "runtime/tensor/finite.h"
@@ -167,16 +168,25 @@ void BatchMaker::apply_own(const MicroBatchSamples& wanted, Batch& batch) const 
          {seed_, static_cast<std::uint32_t>(wanted.epoch), sample, operation_id("augment.own")});
 }
 
-Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
+void BatchMaker::check_indices(const MicroBatchSamples& wanted) const {
   const std::int64_t count = dataset_.count(split_);
   for (const std::uint32_t sample : wanted.samples)
     if (sample >= count)
       throw Error(ErrorCode::internal, fmt::format("sample {} of {}", sample, count));
+}
+
+Tensor BatchMaker::empty_targets(const MicroBatchSamples& wanted) const {
+  const SampleSpec& spec = dataset_.samples();
+  return Tensor::empty(batch_shape(std::ssize(wanted.samples), spec.target_shape),
+                       spec.target_dtype, Device::cpu());
+}
+
+Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
+  check_indices(wanted);
   const SampleSpec& spec = dataset_.samples();
   const std::int64_t n = std::ssize(wanted.samples);
   const DType read_as = transform_ ? dtype_ : spec.dtype;
-  Batch batch{empty_on_cpu(batch_shape(n, spec.shape), read_as, device_),
-              Tensor::empty(batch_shape(n, spec.target_shape), spec.target_dtype, Device::cpu())};
+  Batch batch{empty_on_cpu(batch_shape(n, spec.shape), read_as, device_), empty_targets(wanted)};
   const auto stored = takes_part() ? std::nullopt : dataset_.stored(split_);
   if (!stored) {
     read_each(wanted, batch);
@@ -192,6 +202,27 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
   if (mix_.any()) {
     batch.share = mix(mix_, seed_, wanted.header.key, batch.samples);
     batch.partners = rolled(batch.targets);
+  }
+  return batch;
+}
+
+Batch BatchMaker::make_windows(const MicroBatchSamples& wanted) const {
+  check_indices(wanted);
+  const auto stored = dataset_.stored(split_);
+  if (!stored || !transform_)
+    throw Error(ErrorCode::internal,
+                fmt::format("{} does not store images in memory", dataset_.name()));
+  check_all_stored(*stored);
+  Batch batch{stored->samples, empty_targets(wanted)};
+  copy_rows(wanted, stored->targets, batch.targets);
+  batch.windows =
+      empty_on_cpu({std::ssize(wanted.samples), reference::window_numbers}, DType::i64, device_);
+  auto* numbers = batch.windows.data<std::int64_t>();
+  for (const std::uint32_t sample : wanted.samples) {
+    const PixelWindow window = transform_->window(wanted.epoch, sample);
+    for (const std::int64_t number :
+         {std::int64_t{sample}, window.top, window.down, window.left, window.right})
+      *numbers++ = number;
   }
   return batch;
 }

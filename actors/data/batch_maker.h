@@ -15,11 +15,14 @@ namespace troupe {
 
 /// A micro-batch ready for the first stage and the loss.
 struct Batch {
-  Tensor samples;  ///< [n, …], row-major, of batch_type or bytes for pixels_for
+  /// [n, …], row-major, of batch_type or bytes for pixels_for. With `windows`: all images of the
+  /// split, of which KernelTable::take_images makes those of the batch.
+  Tensor samples;
   Tensor targets;  ///< [n, …]
   /// Of mixed samples: the targets of the partners, of which each sample shows 1 - share.
   Tensor partners = {};
   double share = 1;
+  Tensor windows = {};  ///< of make_windows only
 };
 
 /// `sample` with an outermost axis of `count`.
@@ -51,8 +54,13 @@ class BatchMaker {
   /// A pure function of `wanted`. Throws Error for damaged files, for samples out of range, and for
   /// training samples with numbers that are not finite in the type of the batch.
   Batch make(const MicroBatchSamples& wanted) const;
+  /// The same samples as windows of the stored images, which are not copied: for images that lie on
+  /// a device. Needs what check_resident (actors/data/resident_images.h) demands.
+  Batch make_windows(const MicroBatchSamples& wanted) const;
 
  private:
+  void check_indices(const MicroBatchSamples& wanted) const;
+  Tensor empty_targets(const MicroBatchSamples& wanted) const;
   bool takes_part() const { return transform_ && transform_->takes_part(); }
   void transform(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample, Batch& batch,
                  std::int64_t row) const;

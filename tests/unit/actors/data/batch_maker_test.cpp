@@ -140,6 +140,28 @@ TEST(BatchMaker, GivesADeviceBytesUnlessNormalisedNumbersChange) {
   }
 }
 
+TEST(BatchMaker, MakesWindowsOfStoredImagesThatHaveTheBytesOfABatch) {
+  using Augmentations = std::vector<Augment>;
+  const Dataset data = small_dataset();
+  for (const Augmentations& augment :
+       {Augmentations{}, Augmentations{Augment::flip}, Augmentations{Augment::crop, Augment::flip},
+        Augmentations{Augment::vertical_flip, Augment::crop, Augment::flip}})
+    for (const Split split : {Split::train, Split::test}) {
+      const BatchMaker windowed(data, split, {.augment = augment, .device = named_device});
+      for (const std::int64_t epoch : {0, 1, 2}) {
+        const MicroBatchSamples wanted{.epoch = epoch, .samples = {3, 0, 8, 8, 5, 1, 2, 9}};
+        const Batch made = windowed.make(wanted), windows = windowed.make_windows(wanted);
+        EXPECT_TRUE(same_bytes(windows.targets, made.targets));
+        EXPECT_EQ(windows.samples.raw(), data.stored(split)->samples.raw()) << "not copied";
+        EXPECT_EQ(windows.windows.storage()->allocator(), &host_memory(0));
+        const Tensor taken =
+            kernels({}, DType::f32).take_images({}, windows.samples, windows.windows);
+        EXPECT_TRUE(same_bytes(taken, made.samples));
+      }
+    }
+  EXPECT_THROW(maker().make_windows({.samples = {60}}), Error);
+}
+
 TEST(BatchMaker, GivesADeviceNumbersOfOtherSamplesThanImagesOfBytes) {
   const TransformOptions options{.dtype = DType::f64, .device = named_device};
   for (const SampleSpec& samples :
