@@ -5,13 +5,19 @@
 #include <algorithm>
 #include <memory>
 
+#include "ops/on_device.h"
+
 namespace troupe {
 
 Loader::Loader(LoaderOptions options)
     : options_(std::move(options)),
       sampler_(options_.sampler),
       train_(options_.dataset, Split::train, options_.transform, options_.mix),
-      test_(options_.dataset, Split::test, options_.transform) {
+      test_(options_.dataset, Split::test, options_.transform),
+      stream_({.device = options_.resident ? options_.transform.device : Device::cpu()}) {
+  if (options_.resident)
+    check_resident(options_.transform, options_.mix, options_.dataset.samples(),
+                   options_.dataset.name());
   if (options_.workers < 0 || options_.prefetch < 1)
     throw Error(
         ErrorCode::bad_options,
@@ -52,9 +58,20 @@ ActionLabel Loader::act() {
   Batch batch = std::move(ahead_.front().batch->value());  // throws what preparing it threw
   ahead_.pop_front();
   ++first_;
-  samples.send(header, {std::move(batch.samples)});
+  samples.send(header, {samples_of(header, batch)});
   targets.send(header, {std::move(batch.targets), std::move(batch.partners), batch.share});
   return {"load", header.key};
+}
+
+// Test samples lie on the device as well: they are not augmented, so their windows are whole
+// images.
+Tensor Loader::samples_of(const Header& header, const Batch& batch) {
+  if (!options_.resident) return batch.samples;
+  const Stream& stream = stream_.get();
+  const Split split = header.key.purpose == Purpose::train ? Split::train : Split::test;
+  const Tensor images = options_.resident->on_device(stream, split, batch.samples);
+  return kernels(stream.device, DType::f32)
+      .take_images(stream, images, on_device(stream, batch.windows));
 }
 
 void Loader::fill_pending() {
@@ -97,7 +114,9 @@ void Loader::request() {
 }
 
 void Loader::prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSamples samples) {
-  const auto make = [&maker, wanted = std::move(samples)] { return maker.make(wanted); };
+  const auto make = [&maker, resident = options_.resident != nullptr, wanted = std::move(samples)] {
+    return resident ? maker.make_windows(wanted) : maker.make(wanted);
+  };
   const auto put = [number](Loader& loader, Result<Batch> batch) {
     loader.ahead_[number - loader.first_].batch = std::move(batch);
   };

@@ -1,10 +1,13 @@
 #pragma once
 #include <deque>
+#include <memory>
 #include <optional>
 
 #include "actors/data/batch_maker.h"
+#include "actors/data/resident_images.h"
 #include "actors/messages.h"
 #include "actors/timeline.h"
+#include "runtime/device/own_stream.h"
 #include "runtime/flow/actor.h"
 #include "runtime/worker_pool.h"
 
@@ -19,16 +22,19 @@ struct LoaderOptions {
   int workers = 1;      ///< threads that prepare micro-batches; 0: the actor itself does
   MixOptions mix = {};  ///< of training samples
   int prefetch = 4;  ///< micro-batches that are prepared beyond the slots of the edge; at least 1
+  /// Of all loaders of the process: samples are taken from these, on transform.device. Null:
+  /// samples are prepared in the CPU's memory.
+  std::shared_ptr<ResidentImages> resident = {};
 };
 
 /// Sends the micro-batches of a replica in order: those of each step, and the test set after an
 /// epoch. Its position in the data is the step number, so a commit of the step commits the
 /// position. If the preparation of a micro-batch fails, the action that would send it throws the
-/// error.
+/// error. If images are resident, it prepares windows of them, and its stream makes the samples.
 class Loader final : public Actor {
  public:
   using Options = LoaderOptions;
-  /// Throws Error{bad_options} for options outside their ranges.
+  /// Throws Error{bad_options} for options outside their ranges, and as check_resident.
   explicit Loader(LoaderOptions options);
 
   Output<Activation> samples{this, "samples"};
@@ -37,6 +43,7 @@ class Loader final : public Actor {
   bool ready() const override;
   ActionLabel act() override;
   Waiting waiting() const override;
+  DeviceStream* stream() const override { return stream_.device_stream(); }
   void restore(const CommittedState& state, std::uint32_t steps) override;
 
  private:
@@ -52,11 +59,13 @@ class Loader final : public Actor {
   void add_evaluation(std::uint32_t step);
   void request();
   void prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSamples samples);
+  Tensor samples_of(const Header& header, const Batch& batch);
 
   LoaderOptions options_;
   Sampler sampler_;
   BatchMaker train_, test_;
-  std::uint32_t next_step_ = 0;            ///< first step that is not in `pending_` yet
+  OwnStream stream_;             ///< of the device if images are resident, else of the CPU
+  std::uint32_t next_step_ = 0;  ///< first step that is not in `pending_` yet
   std::deque<MicroBatchSamples> pending_;  ///< not requested yet
   std::deque<Ahead> ahead_;                ///< requested and not sent, at most `prefetch`
   std::uint64_t first_ = 0;                ///< index of the first of `ahead_` among all requests

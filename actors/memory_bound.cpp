@@ -65,6 +65,7 @@ class Bound {
   void add_stage(std::size_t stage, std::size_t replicas);
   void add_graphs(std::size_t stage, std::size_t replicas);
   std::size_t pinned_bytes() const;
+  std::size_t pinned_for_images() const;
 
   const PipelineOptions& options_;
   const Graph& graph_;
@@ -73,6 +74,10 @@ class Bound {
   MemoryBound bound_;
 };
 
+constexpr std::size_t smallest_block = 256;  // of an allocator
+std::size_t pinned_block(std::size_t bytes) {
+  return std::bit_ceil(std::max<std::size_t>(bytes, 4096));
+}
 constexpr const char *data_set = "data set", *pinned = "pinned memory";
 
 void Bound::add_data_set(std::size_t dataset_bytes) {
@@ -81,8 +86,10 @@ void Bound::add_data_set(std::size_t dataset_bytes) {
   add(data_set, dataset_bytes + readers * options_.data.dataset.bytes_per_thread(), Place::cpu);
   const std::size_t prepared = static_cast<std::size_t>(options_.data.prefetch) *
                                micro_batch_samples(options_) *
-                               (sample_bytes(options_) + target_bytes(options_));
+                               (prepared_bytes(options_) + target_bytes(options_));
   if (loaders > 0) add("loader, prepared ahead", prepared * loaders, Place::cpu);
+  if (const std::size_t resident = resident_bytes(options_); resident > 0 && loaders > 0)
+    add("resident images", resident, Place::device);
 }
 
 // The sender's slots hold each message. One that leaves the process is held once more by the
@@ -194,12 +201,14 @@ void Bound::add_stage(std::size_t stage, std::size_t replicas) {
 void Bound::add_copies() {
   if (!has_device_) return;
   const std::size_t samples = micro_batch_samples(options_);
-  // Each micro-batch that the first stage works on, one that it evaluates, and the bytes of which
-  // it makes one.
+  // Each micro-batch that the first stage works on, one that it evaluates, and of one what it is
+  // made of: bytes that were copied, or windows that its loader takes from resident images.
   const bool has_bytes =
       pixels_for(transform_options(options_), options_.data.dataset.samples()).defined();
-  const std::size_t bytes =
-      has_bytes ? samples * input_bytes(options_) / size_of(options_.dtype) : 0;
+  const bool resident = has_resident_images(options_);
+  const std::size_t bytes = resident ? std::max(samples * prepared_bytes(options_), smallest_block)
+                            : has_bytes ? samples * input_bytes(options_) / size_of(options_.dtype)
+                                        : 0;
   if (const std::size_t here = replicas(0))
     add("samples",
         here * ((schedule_of(options_, 0).credits + 1u) * samples * input_bytes(options_) + bytes),
@@ -218,22 +227,32 @@ void Bound::add_copies() {
   add(pinned, pinned_bytes(), Place::cpu);
 }
 
+// The host may have read all images before the device has copied the first ones. Each split ends
+// with a piece that does not fill its block. Windows are prepared ahead, and those of sent samples
+// stay until the device has copied them.
+std::size_t Bound::pinned_for_images() const {
+  constexpr std::size_t piece = std::size_t{4} << 20;  // of ops/cuda/copy.cpp
+  const std::size_t windows = micro_batch_samples(options_) * prepared_bytes(options_);
+  const std::size_t prepared =
+      static_cast<std::size_t>(options_.data.prefetch) + loader_slots(options_);
+  return resident_bytes(options_) + 2 * piece + replicas(0) * prepared * pinned_block(windows);
+}
+
 // Copies go through pinned memory, in blocks of powers of two: each message between the CPU and the
 // device, and the states when a run begins. Samples are counted here although most are prepared in
 // such memory: those that are converted to another type are not.
 std::size_t Bound::pinned_bytes() const {
-  const auto block = [](std::size_t bytes) {
-    return std::bit_ceil(std::max<std::size_t>(bytes, 4096));
-  };
   std::size_t sum = 0;
   for (const auto& edge : graph_.edges()) {
     const bool crosses = edge.options.device == Device::cpu() && edge.options.slot_bytes > 0;
     const bool here = graph_.actors()[edge.from].process == process_ ||
                       graph_.actors()[edge.to].process == process_;
-    if (crosses && here) sum += edge.options.slots * block(edge.options.slot_bytes);
+    if (crosses && here) sum += edge.options.slots * pinned_block(edge.options.slot_bytes);
   }
   for (std::size_t s = 0; s < options_.partition.size(); ++s)
-    sum += replicas(s) * tensors_of_a_weight(options_) * block(stage_bytes(options_, s).state);
+    sum +=
+        replicas(s) * tensors_of_a_weight(options_) * pinned_block(stage_bytes(options_, s).state);
+  if (has_resident_images(options_)) sum += pinned_for_images();
   return sum;
 }
 

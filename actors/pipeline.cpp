@@ -21,9 +21,6 @@ namespace {
 // Of a score: one tensor, or two of mixed samples, in the smallest blocks that the allocator has.
 constexpr std::size_t score_bytes = std::size_t{2} * 256;
 
-// Micro-batches a loader may have sent beyond those that the first stage works on.
-constexpr std::uint32_t ahead = 2;
-
 /// What all replicas of the graph share.
 struct Common {
   std::size_t first_trained = 0;                                      ///< block of the model
@@ -33,6 +30,7 @@ struct Common {
   std::optional<ActorRef<GradientNorm>> norm;  ///< if gradients are clipped by it, or scaled
   std::optional<ActorRef<CheckpointWriter>> writer;
   std::map<std::uint32_t, ActorRef<ShardWriter>> shard_writers;  ///< by process
+  std::shared_ptr<ResidentImages> images;                        ///< null: they are not resident
 };
 
 SamplerOptions sampler_options(const PipelineOptions& options) {
@@ -100,9 +98,11 @@ Column add_column(Graph& graph, const PipelineOptions& options, const Common& co
   const auto name = [&](const std::string& base) {
     return options.replicas == 1 ? base : fmt::format("{}/{}", base, replica);
   };
+  LoaderOptions loader = loader_options(options, replica);
+  loader.resident = common.images;
   Column column{.replica = replica,
                 .own = micro_batch_range(options.micro_batches, replica, options.replicas),
-                .loader = graph.add<Loader>(name("loader"), loader_options(options, replica)),
+                .loader = graph.add<Loader>(name("loader"), std::move(loader)),
                 .loss = graph.add<Loss>(name("loss"), LossOptions{options.stream, options.loss}),
                 .stages = {}};
   for (std::size_t s = 0; s < options.partition.size(); ++s) {
@@ -187,9 +187,10 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
                  std::uint32_t replica) {
   const Column column = add_column(graph, options, common, replica);
   const std::size_t samples = micro_batch_samples(options);
-  const std::uint32_t fed = schedule_of(options, 0).credits + ahead;
+  const std::uint32_t fed = loader_slots(options);
   graph.connect(column.loader, &Loader::samples, column.stages.front(), &Stage::input,
-                column.each(fed, samples * sample_bytes(options)));
+                column.each(fed, samples * sample_bytes(options),
+                            common.images ? options.stream.device : Device::cpu()));
   graph.connect(column.loader, &Loader::targets, column.loss, &Loss::targets,
                 column.each(fed, samples * target_bytes(options)));
   for (std::size_t s = 0; s < column.stages.size(); ++s) {
@@ -310,6 +311,10 @@ TransformOptions transform_options(const PipelineOptions& options) {
           .own = data.transform};
 }
 
+bool has_resident_images(const PipelineOptions& options) {
+  return options.data.resident && options.stream.device != Device::cpu();
+}
+
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica) {
   const PipelineData& data = options.data;
   return {.dataset = data.dataset,
@@ -418,6 +423,8 @@ void check(const PipelineOptions& options) {
     throw Error(ErrorCode::bad_options,
                 "a `target_accuracy` or `patience` is set, but `evaluates` is false",
                 "set `evaluates` to true");
+  if (has_resident_images(options))
+    check_resident(transform_options(options), options.data.mix, data);
   const std::size_t cells = options.partition.size() * options.replicas;
   if (options.processes > cells)
     throw Error(
@@ -449,6 +456,7 @@ Graph build_pipeline(const PipelineOptions& options) {
     graph.connect(*common.norm, &GradientNorm::norm, common.monitor, &Monitor::gradient_norm,
                   once_a_step);
   if (options.writer) add_writers(graph, options, common);
+  if (has_resident_images(options)) common.images = std::make_shared<ResidentImages>();
   for (std::uint32_t r = 0; r < options.replicas; ++r) add_replica(graph, options, common, r);
   return graph;
 }

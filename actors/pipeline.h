@@ -27,6 +27,9 @@ struct PipelineData {
   bool drop_last = true;  ///< leave out the samples that do not fill a batch
   int workers = 1;  ///< threads that prepare micro-batches, for each loader and evaluate(); 0: none
   int prefetch = 4;  ///< micro-batches prepared ahead of the edge's slots
+  /// On a device other than the CPU, loaders keep all images in its memory and augment them there,
+  /// to the same bits; evaluate() does not. What they demand: actors/data/resident_images.h.
+  bool resident = false;
 };
 
 /// A training run as a pipeline of stages times replicas. It states each value once, and the
@@ -90,7 +93,11 @@ void check_loss(const PipelineOptions& options);
 /// How samples are prepared for the first stage.
 TransformOptions transform_options(const PipelineOptions& options);
 
-/// The options of a replica's loader. Throws nothing; Sampler and BatchMaker check them.
+/// Whether loaders keep the images on a device: not on the CPU, whatever PipelineData::resident is.
+bool has_resident_images(const PipelineOptions& options);
+
+/// The options of a replica's loader, without LoaderOptions::resident, which build_pipeline adds.
+/// Throws nothing; Sampler and BatchMaker check them.
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica);
 
 /// The steps of the run, and which of them end epochs. Throws Error{bad_options} if the numbers

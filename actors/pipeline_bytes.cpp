@@ -5,6 +5,7 @@
 
 #include "actors/gradient_buckets.h"
 #include "ops/models/model.h"
+#include "ops/reference/take_images.h"
 
 namespace troupe {
 namespace {
@@ -84,6 +85,24 @@ std::size_t target_bytes(const PipelineOptions& options) {
   const std::size_t each =
       static_cast<std::size_t>(sample.target_shape.element_count()) * size_of(sample.target_dtype);
   return options.data.mix.any() ? 2 * each : each;
+}
+
+std::size_t prepared_bytes(const PipelineOptions& options) {
+  return has_resident_images(options) ? reference::window_numbers * sizeof(std::int64_t)
+                                      : sample_bytes(options);
+}
+
+std::size_t resident_bytes(const PipelineOptions& options) {
+  if (!has_resident_images(options)) return 0;
+  const Dataset& data = options.data.dataset;
+  const std::int64_t images =
+      data.count(Split::train) + (options.evaluates ? data.count(Split::test) : 0);
+  return static_cast<std::size_t>(images) * sample_bytes(options);
+}
+
+std::uint32_t loader_slots(const PipelineOptions& options) {
+  constexpr std::uint32_t ahead = 2;  // sent beyond those that the first stage works on
+  return schedule_of(options, 0).credits + ahead;
 }
 
 std::size_t micro_batch_samples(const PipelineOptions& options) {

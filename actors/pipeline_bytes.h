@@ -35,6 +35,13 @@ std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_
 std::size_t sample_bytes(const PipelineOptions& options);  ///< as the first stage gets it
 std::size_t input_bytes(const PipelineOptions& options);   ///< of one sample for the first layer
 std::size_t target_bytes(const PipelineOptions& options);  ///< of one sample
+/// What a loader prepares in the CPU's memory of one sample, besides its target: the sample, or its
+/// window of a resident image.
+std::size_t prepared_bytes(const PipelineOptions& options);
+/// Of the images that loaders keep on the device, of all splits; 0 if they are not resident.
+std::size_t resident_bytes(const PipelineOptions& options);
+/// The slots of an edge from a loader.
+std::uint32_t loader_slots(const PipelineOptions& options);
 /// Samples of the largest micro-batch.
 std::size_t micro_batch_samples(const PipelineOptions& options);
 

@@ -370,6 +370,13 @@ void add_data(OptionFields& fields, Options& o) {
        .hints = {{"prefetch_factor",
                   "data.workers prepare micro-batches ahead by themselves: leave it out"}}}));
   fields.push_back(
+      field("data.resident", data.resident,
+            "keep the images in the memory of the GPU and augment them there, to the same bits; "
+            "only images of uint8 that fit into memory, with no augmentation but flip, "
+            "vertical_flip and crop",
+            {.synonyms = {"on_gpu", "on_device", "gpu_resident", "preload", "preload_to_gpu",
+                          "data_on_gpu", "cache", "cache_on_gpu", "cache_images"}}));
+  fields.push_back(
       field("data.limit", o.selection.limit, "maximum number of training samples; 0: all",
             {.at_least = 0,
              .at_most = many,

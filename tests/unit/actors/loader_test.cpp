@@ -7,6 +7,8 @@
 
 #include "actors/data/datasets.h"
 #include "actors/data/memory_dataset.h"
+#include "foreign_device.h"
+#include "ops/on_device.h"
 #include "runtime/flow/runtime_access.h"
 
 namespace troupe {
@@ -94,9 +96,10 @@ struct Expected {
   Batch batch;
 };
 
-/// What a loader of small_loader() has to send from step `first` on.
-std::vector<Expected> expected(std::uint32_t first = 0) {
-  const LoaderOptions options = small_loader(0);
+/// What a loader of small_loader() has to send from step `first` on, to a stage on a device.
+std::vector<Expected> expected(std::uint32_t first = 0, Device device = Device::cpu()) {
+  LoaderOptions options = small_loader(0);
+  options.transform.device = device;
   const BatchMaker train(options.dataset, Split::train, options.transform);
   const BatchMaker test(options.dataset, Split::test, options.transform);
   Sampler sampler(options.sampler), all = Sampler::for_evaluation(10, options.sampler);
@@ -139,6 +142,24 @@ TEST_P(LoaderWithWorkers, BeginsAtTheStepThatIsNotWhole) {
 TEST_P(LoaderWithWorkers, MayEndWithMicroBatchesUnderWay) {
   Driven driven(small_loader(GetParam()), 1);
   driven.act();
+}
+
+TEST_P(LoaderWithWorkers, SendsResidentImagesFromTheDeviceAndTargetsFromTheCpu) {
+  LoaderOptions options = small_loader(GetParam());
+  options.transform.device = testing::foreign_device();
+  const std::vector<Expected> wanted = expected(0, options.transform.device);
+  options.resident = std::make_shared<ResidentImages>();
+  const Stream stream{.device = options.transform.device};
+  Driven driven(options);
+  const std::vector<Packet> sent = driven.run();
+  ASSERT_EQ(sent.size(), 2 * wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const Tensor& images = images_of(sent[2 * i]);
+    EXPECT_EQ(sent[2 * i].header.key, wanted[i].key) << i;
+    EXPECT_EQ(images.device(), stream.device);
+    EXPECT_TRUE(same_bytes(on_cpu(stream, images), wanted[i].batch.samples)) << i;
+    EXPECT_TRUE(same_bytes(targets_of(sent[2 * i + 1]), wanted[i].batch.targets)) << i;
+  }
 }
 
 TEST(Loader, SendsInOrderWhateverIsPreparedFirst) {

@@ -335,7 +335,8 @@ std::string run_as_text(const Options& options) {
   text += fmt::format(" {} {} {} {} {} {} {}\n", loader.transform.mean, loader.transform.std,
                       loader.sampler.shuffle, loader.sampler.drop_last, loader.sampler.batch_size,
                       loader.sampler.micro_batches, loader.workers);
-  text += fmt::format("{} {}\n", loader.mix.mixup_alpha, loader.mix.cutmix_alpha);
+  text +=
+      fmt::format("{} {} {}\n", loader.mix.mixup_alpha, loader.mix.cutmix_alpha, p.data.resident);
   text +=
       fmt::format("{} {} {}\n", loader.timeline.steps, loader.timeline.evaluates, p.stop_on_nan);
   text += fmt::format("{} {} {} {}\n", p.stopping.target_accuracy, p.stopping.patience,
@@ -372,6 +373,7 @@ const std::vector<std::vector<std::string>> changes = {
     {"data.cutmix_alpha=1"},
     {"data.drop_last=false"},
     {"data.workers=0"},
+    {"data.resident=true"},
     {"data.limit=500"},
     {"data.test_limit=50"},
     {"train.epochs=4"},
