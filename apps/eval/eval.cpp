@@ -73,7 +73,9 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
         "give the options of the run with --options RUN/options_restart.yaml");
   // The weights that the run started from do not matter, and may no longer exist. Nor do the
   // batches of its training samples, which `overrides` may make fewer.
-  std::vector<std::string> overrides = {"model.weights=", "data.drop_last=false"};
+  // Each test sample is used once, so that none stays on a GPU.
+  std::vector<std::string> overrides = {"model.weights=", "data.drop_last=false",
+                                        "data.resident=false"};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Options options = recorded_options(weights, overrides, own);
   // A run on a GPU can be evaluated on a host without one, unless the command line or the precision

@@ -8,6 +8,7 @@
 
 #include "actors/data/batch_maker.h"
 #include "actors/data/csv_table.h"
+#include "actors/data/resident_images.h"
 #include "actors/precision.h"
 #include "apps/error_wording.h"
 #include "apps/options/load_options.h"
@@ -140,6 +141,21 @@ class Validator {
         check_fits(augment, pipeline_.data.mix, data_.value().samples, options_.dataset.name);
     } catch (const Error& error) {
       refuse(error, {"data.augment"});
+    }
+    if (pipeline_.data.resident) check_resident_images();
+  }
+
+  /// With device auto the same options train on a CPU, where data.resident has no effect.
+  void check_resident_images() const {
+    require(options_.device != DeviceChoice::cpu, {"data.resident", "device"},
+            "set data.resident to false, or device to cuda",
+            "data.resident is true, but device is cpu: there is no GPU to keep the images on");
+    if (!data_) return;
+    try {
+      check_resident({.augment = pipeline_.data.augment}, pipeline_.data.mix, data_.value().samples,
+                     options_.dataset.name);
+    } catch (const Error& error) {
+      refuse(error, {"data.resident"}, true);
     }
   }
 

@@ -31,23 +31,33 @@ std::size_t print_parts(const PlannedRun& run, Place place, std::string_view of)
   return total(*largest);
 }
 
-/// The bytes that are there whatever the size of micro-batches is.
-std::size_t fixed_bytes(const PlannedRun& run) {
+/// The bytes of the parts on the device whose names `is_wanted`.
+std::size_t bytes_of(const PlannedRun& run, bool (*is_wanted)(std::string_view what)) {
   std::size_t bytes = 0;
   for (const auto& part : run.bounds.front().parts)
-    if (part.place == Place::device &&
-        (part.what.ends_with(" state") || part.what.starts_with("reducer ")))
-      bytes += part.bytes;
+    if (part.place == Place::device && is_wanted(part.what)) bytes += part.bytes;
   return bytes;
 }
+/// What is there whatever the size of micro-batches is.
+std::size_t fixed_bytes(const PlannedRun& run) {
+  return bytes_of(run, [](std::string_view what) {
+    return what.ends_with(" state") || what.starts_with("reducer ");
+  });
+}
+std::size_t image_bytes(const PlannedRun& run) {
+  return bytes_of(run, [](std::string_view what) { return what == "resident images"; });
+}
 
-std::string what_to_lower(const PlannedRun& run, std::size_t memory) {
+std::string what_to_lower(const PlannedRun& run, std::size_t memory, std::size_t missing) {
   const PipelineOptions& pipeline = run.pipeline;
   if (fixed_bytes(run) + assumed_context_bytes > memory)
     return fmt::format(
         "the weights' state and gradients alone take {}: choose a smaller model, or an optimizer "
         "with fewer tensors",
         bytes_text(fixed_bytes(run)));
+  if (image_bytes(run) >= missing)
+    return fmt::format("set data.resident to false: the images take {}",
+                       bytes_text(image_bytes(run)));
   if (pipeline.cuda_graphs) return "set cuda_graphs to false";
   const std::size_t samples = micro_batch_samples(pipeline);
   const std::string smaller_batch = fmt::format("lower train.batch_size ({})", pipeline.batch_size);
@@ -67,7 +77,7 @@ void print_fit(const PlannedRun& run, std::size_t needed) {
     print_out("the run fits, and {} remain\n", bytes_text(memory - with_context));
   else
     print_out("the run does not fit: {} are missing\n  try: {}\n",
-              bytes_text(with_context - memory), what_to_lower(run, memory));
+              bytes_text(with_context - memory), what_to_lower(run, memory, with_context - memory));
 }
 
 }  // namespace

@@ -228,6 +228,8 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   if (pipeline.data.workers > std::max(available_cores(), 1))
     sentences.push_back(fmt::format("data.workers is {}, more than the {} of this process",
                                     pipeline.data.workers, counted(available_cores(), "core")));
+  if (pipeline.data.resident && !has_resident_images(pipeline))
+    sentences.emplace_back("data.resident has no effect: the CPU computes");
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
   const int neighbours = world ? world->local_size : 1;

@@ -296,6 +296,33 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
                     HasSubstr("troupe plan options.yaml tells what takes how much")));
 }
 
+TEST_F(Gpu, KeepsImagesAndAugmentsThemToTheSameBits) {
+  const std::vector<std::string> moved = {"-r", "data.augment=[crop,flip]"};
+  std::vector<std::string> resident = moved;
+  resident.insert(resident.end(), {"-r", "data.resident=true"});
+  ASSERT_EQ(train("sent", moved).exit_code, 0);
+  const Outcome trained = train("resident", resident);
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  EXPECT_THAT(trained.error, HasSubstr(" 0 errors"));
+  EXPECT_EQ(digest("resident"), digest("sent"));
+  EXPECT_EQ(test_loss(command({"eval", "resident"})), test_loss(command({"eval", "sent"})));
+  EXPECT_EQ(command({"eval", "resident", "-r", "device=cpu"}).exit_code, 0);
+}
+
+TEST_F(Gpu, NamesResidentImagesWhereTheyLeaveTooLittleMemory) {
+  const auto lacks_memory = [&](const std::string& bytes, const std::string& images) {
+    const Outcome ran = emulated({"CUDA_ON_CPU_DEVICE_BYTES=" + bytes},
+                                 {"train", "options.yaml", "-o", "out" + images, "-r",
+                                  "data.resident=true", "-r", "data.count=" + images});
+    EXPECT_NE(ran.exit_code, 0);
+    EXPECT_THAT(ran.error, HasSubstr("try: set data.resident to false, or lower train.batch_size"));
+    return ran.error;
+  };
+  EXPECT_THAT(lacks_memory("4000000", "8000"),
+              HasSubstr("loader: copying the images of the data set: out of memory on cuda:0"));
+  EXPECT_THAT(lacks_memory("300000", "32"), HasSubstr("out of memory on cuda:0"));
+}
+
 TEST_F(Gpu, EndsARunWhoseDeviceFailsAndSaysHowToResume) {
   std::ofstream(root_ / "small.yaml") << R"(
 device: cuda

@@ -591,6 +591,9 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"lr-gamma", "train.step_factor"},
       {"save_steps", "checkpoint.every_steps"},
       {"dataloader_num_workers", "data.workers"},
+      {"data.on_gpu", "data.resident"},
+      {"preload-to-gpu", "data.resident"},
+      {"data.cache", "data.resident"},
       {"lr-scheduler", "train.schedule"},
       {"save_best", "checkpoint.keep_best"},
       {"trainer.gradient_clip_val", "train.clip_norm"},
@@ -825,6 +828,35 @@ TEST(Options, TakeCudaGraphsWithSynchronousAggregationOnly) {
       refusal("cuda_graphs: true\nparallel: {aggregation: asynchronous}"),
       AllOf(HasSubstr("o.yaml:1:14: cuda_graphs is true, but parallel.aggregation is asynchronous"),
             HasSubstr("set cuda_graphs to false")));
+}
+
+TEST(Options, RefuseResidentImagesWhereTheGpuDoesNotPrepareThem) {
+  const auto with = [](const std::vector<std::string>& more) {
+    std::vector<std::string> overrides = {"data.resident=true"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return refusal("model: {name: mlp}\ndata: {name: synthetic}", overrides);
+  };
+  EXPECT_EQ(with({}), "no error") << "with device auto the CPU may compute";
+  EXPECT_EQ(with({"device=cuda", "data.augment=[crop,flip,vertical_flip]"}), "no error");
+  EXPECT_THAT(with({"device=cpu"}),
+              AllOf(HasSubstr("override -r data.resident=true: data.resident is true, but device "
+                              "is cpu"),
+                    HasSubstr("set data.resident to false, or device to cuda")));
+  for (const char* augment : {"random_erasing", "random_resized_crop", "color_jitter"}) {
+    std::vector<std::string> more = {fmt::format("data.augment=[{}]", augment)};
+    if (augment == std::string_view("color_jitter")) more.emplace_back("data.color_jitter=[1,1,1]");
+    EXPECT_THAT(with(more),
+                AllOf(HasSubstr("data.resident is true, but data.augment has more than flip"),
+                      HasSubstr("set data.resident to false")))
+        << augment;
+  }
+  EXPECT_THAT(with({"data.mixup_alpha=0.2"}), HasSubstr("true, but data.mixup_alpha is 0.2"));
+  EXPECT_THAT(with({"data.cutmix_alpha=1"}), HasSubstr("true, but data.cutmix_alpha is 1"));
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "t.csv", "a,b\n0.5,x\n0.25,y\n");
+  EXPECT_THAT(with({"data.name=csv", fmt::format("data.path={}", (folder / "t.csv").string()),
+                    "train.batch_size=2", "train.micro_batches=1", "train.evaluate=false"}),
+              HasSubstr("data.resident is true, but the samples of csv are f32"));
 }
 
 TEST(Options, RefuseTf32InDoublePrecision) {

@@ -220,6 +220,16 @@ TEST_F(Plan, BoundsTheMemoryOfAGpuThatNeedNotBeThere) {
                     HasSubstr("(simulated from blocks measured on the CPU; a GPU for each stage")));
 }
 
+TEST_F(Plan, CountsImagesThatStayOnTheGpu) {
+  const Ran planned = plan({"--device", "h100", "-r", "data.resident=true"});
+  ASSERT_EQ(planned.code, exit_done) << planned.error;
+  const auto line = planned.out.find("\n  resident images ");
+  EXPECT_GT(line, planned.out.find("memory bound of the GPU"));
+  EXPECT_LT(line, planned.out.find("memory bound of the CPU"));
+  EXPECT_THAT(plan({"--device", "cpu", "-r", "data.resident=true"}).out,
+              Not(HasSubstr("resident images")));
+}
+
 TEST_F(Plan, PlansForTheCpuWhereItIsAskedTo) {
   const Ran planned = plan({"--device", "cpu"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
@@ -252,9 +262,9 @@ TEST_F(Plan, RefusesTensorsOfAGpuThatWouldLeaveTheirProcessAsTrainDoes) {
                                        "transport of this run carries"));
 }
 
-/// What is printed of a run of 16 samples in 4 micro-batches with these bytes on a GPU of 10 GiB.
+/// What is printed of a run of 16 samples with these GiB on a GPU of 10 GiB.
 std::string printed_memory(std::size_t activations, std::size_t state, std::uint32_t micro_batches,
-                           bool cuda_graphs = false) {
+                           std::size_t images = 0, bool cuda_graphs = false) {
   constexpr std::size_t gib = std::size_t{1} << 30;
   const PipelineOptions pipeline{.model = Mlp{},
                                  .cuda_graphs = cuda_graphs,
@@ -267,6 +277,7 @@ std::string printed_memory(std::size_t activations, std::size_t state, std::uint
                        .graph = graph,
                        .bounds = {{.parts = {{"stage 0 activations", activations * gib, on_device},
                                              {"stage 0 state", state * gib, on_device},
+                                             {"resident images", images * gib, on_device},
                                              {"data set", 77}}}},
                        .topology = TransportTopology({{}}, automatic_transport),
                        .gpu = PlannedGpu{.title = "A GPU", .memory_bytes = 10 * gib}};
@@ -285,10 +296,14 @@ TEST(PlannedMemory, SaysByHowMuchAGpuIsTooSmallAndWhatToLower) {
                 "does not fit: 3.0 GiB are missing\n  try: raise train.micro_batches (4, of 4 "
                 "samples), or lower train.batch_size (16)\n"));
   EXPECT_THAT(printed_memory(9, 3, 16), HasSubstr("\n  try: lower train.batch_size (16)\n"));
-  EXPECT_THAT(printed_memory(9, 3, 4, true), HasSubstr("\n  try: set cuda_graphs to false\n"));
+  EXPECT_THAT(printed_memory(9, 3, 4, 0, true), HasSubstr("\n  try: set cuda_graphs to false\n"));
   EXPECT_THAT(printed_memory(1, 12, 4),
               HasSubstr("the weights' state and gradients alone take 12.0 GiB: choose a smaller "
                         "model"));
+  EXPECT_THAT(printed_memory(5, 3, 4, 2),
+              HasSubstr("1.0 GiB are missing\n  try: set data.resident to false: the images take "
+                        "2.0 GiB\n"));
+  EXPECT_THAT(printed_memory(9, 3, 4, 1), HasSubstr("\n  try: raise train.micro_batches"));
 }
 
 TEST_F(Plan, FitsATerminal) {

@@ -54,6 +54,12 @@ TEST(Warnings, NameMicroBatchesWithNothingToMix) {
               Not(HasSubstr(words)));
 }
 
+TEST(Warnings, TellThatImagesStayOnTheCpuWhichComputes) {
+  const char* const words = "data.resident has no effect: the CPU computes";
+  EXPECT_THAT(reported({"data.resident=true"}), HasSubstr(words));
+  EXPECT_THAT(reported({}), Not(HasSubstr(words)));
+}
+
 TEST(Warnings, NameAMeanOfSamplesThatAreNoPixels) {
   const test::TemporaryFolder folder;
   for (const char* split : {"train", "test"})
