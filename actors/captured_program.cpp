@@ -8,6 +8,7 @@
 #include "runtime/device/block_uses.h"
 #include "runtime/device/device_stream.h"
 #include "runtime/tensor/backend.h"
+#include "runtime/tensor/out_of_memory.h"
 
 namespace troupe {
 namespace {
@@ -27,11 +28,13 @@ class Blocks {
   Blocks(const Blocks&) = delete;
   Blocks& operator=(const Blocks&) = delete;
 
-  void* allocate(std::size_t bytes) {
+  void* allocate(std::size_t bytes) try {
     const Device device = stream_->device();
     void* block = device.backend->allocator(device.index).allocate(bytes);
     blocks_.emplace_back(block, bytes);
     return block;
+  } catch (const OutOfMemory& error) {  // of another type: blocks that graphs know make no room
+    throw Error(error.code(), error.message(), "set `cuda_graphs` to false, or " + error.remedy());
   }
 
  private:
@@ -133,7 +136,7 @@ struct CapturedProgram::Lane {
 struct CapturedProgram::Pass final : Saved {
   ~Pass() override {
     if (!lane) return;
-    if (!lane->rehearsed) lane->forget();  // abandoned: the next one begins anew
+    if (!lane->rehearsed) lane->forget();  // abandoned: its memory is free for the next one
     lane->taken = false;
   }
   LanePtr lane;

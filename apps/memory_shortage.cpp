@@ -90,14 +90,19 @@ void prepare_for_memory_shortage() {
 Error with_memory_bound(const Error& error, const PipelineOptions& pipeline,
                         const std::filesystem::path& options) {
   if (error.code() != ErrorCode::out_of_memory) return error;
+  const Device device = pipeline.stream.device;
   const bool of_device =
-      has_resident_images(pipeline) &&
-      error.message().find(to_string(pipeline.stream.device)) != std::string::npos;
-  const bool says_so = error.remedy().find("resident") != std::string::npos;
+      device != Device::cpu() && error.message().find(to_string(device)) != std::string::npos;
+  std::string remedy = error.remedy();
+  const auto add = [&](bool is_set, const char* name) {
+    if (of_device && is_set && remedy.find(name) == std::string::npos)
+      remedy = fmt::format("set {} to false, or {}", name, remedy);
+  };
+  add(pipeline.cuda_graphs, "cuda_graphs");
+  add(pipeline.data.resident, "data.resident");
   return {error.code(), error.message() + bound_text(pipeline),
-          fmt::format("{}{}; {} plan {} tells what takes how much",
-                      of_device && !says_so ? "set data.resident to false, or " : "",
-                      error.remedy(), program_name(), shell_word(options.string()))};
+          fmt::format("{}; {} plan {} tells what takes how much", remedy, program_name(),
+                      shell_word(options.string()))};
 }
 
 }  // namespace troupe

@@ -251,12 +251,13 @@ void add_run(OptionFields& fields, Options& o) {
                                     {"mps", "there is no MPS: write cpu"},
                                     {"tpu", "there are no TPUs: write cpu"}}}));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
-  fields.push_back(field("cuda_graphs", o.pipeline.cuda_graphs,
-                         "on a GPU, launch each forward and backward pass as one CUDA graph: less "
-                         "work for the CPU, more memory; same weights",
-                         {.synonyms = {"cuda_graph", "enable_cuda_graph", "use_cuda_graph",
-                                       "external_cuda_graph", "cudagraphs"},
-                          .setting = "PipelineOptions::cuda_graphs"}));
+  fields.push_back(
+      field("cuda_graphs", o.pipeline.cuda_graphs,
+            "on a GPU, launch the kernels of a pass together, as CUDA graphs: less work "
+            "for the CPU, more memory; same weights",
+            {.synonyms = {"cuda_graph", "enable_cuda_graph", "enable_cuda_graphs", "use_cuda_graph",
+                          "external_cuda_graph", "cudagraphs", "use_cudagraph", "graph_capture"},
+             .setting = "PipelineOptions::cuda_graphs"}));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing",
                          {.hints = {{"profiler", "trace=true writes trace.json"}}}));
@@ -375,7 +376,8 @@ void add_data(OptionFields& fields, Options& o) {
             "only images of uint8 that fit into memory, with no augmentation but flip, "
             "vertical_flip and crop",
             {.synonyms = {"on_gpu", "on_device", "gpu_resident", "preload", "preload_to_gpu",
-                          "data_on_gpu", "cache", "cache_on_gpu", "cache_images"}}));
+                          "data_on_gpu", "to_gpu", "keep_on_gpu", "gpu_cache", "cache",
+                          "cache_on_gpu", "cache_on_device", "cache_images"}}));
   fields.push_back(
       field("data.limit", o.selection.limit, "maximum number of training samples; 0: all",
             {.at_least = 0,

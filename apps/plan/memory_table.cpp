@@ -47,6 +47,9 @@ std::size_t fixed_bytes(const PlannedRun& run) {
 std::size_t image_bytes(const PlannedRun& run) {
   return bytes_of(run, [](std::string_view what) { return what == "resident images"; });
 }
+std::size_t graph_bytes(const PlannedRun& run) {
+  return bytes_of(run, [](std::string_view what) { return what.ends_with(" CUDA graphs"); });
+}
 
 std::string what_to_lower(const PlannedRun& run, std::size_t memory, std::size_t missing) {
   const PipelineOptions& pipeline = run.pipeline;
@@ -58,7 +61,9 @@ std::string what_to_lower(const PlannedRun& run, std::size_t memory, std::size_t
   if (image_bytes(run) >= missing)
     return fmt::format("set data.resident to false: the images take {}",
                        bytes_text(image_bytes(run)));
-  if (pipeline.cuda_graphs) return "set cuda_graphs to false";
+  if (graph_bytes(run) >= missing)
+    return fmt::format("set cuda_graphs to false: the graphs take {}",
+                       bytes_text(graph_bytes(run)));
   const std::size_t samples = micro_batch_samples(pipeline);
   const std::string smaller_batch = fmt::format("lower train.batch_size ({})", pipeline.batch_size);
   if (samples <= 1) return smaller_batch;

@@ -454,7 +454,8 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const Precision precision{pipeline.dtype, pipeline.stream.products};
   const std::optional<LossScaleOptions> scale = loss_scale_options(pipeline);
   const bool has_graphs = pipeline.cuda_graphs && pipeline.stream.device != Device::cpu();
-  const std::string graphs = has_graphs ? ", CUDA graphs" : "";
+  const std::string on_gpu = fmt::format("{}{}", has_graphs ? ", CUDA graphs" : "",
+                                         has_resident_images(pipeline) ? ", resident images" : "");
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}{}{}{}\n"
       "batches of {} in {}\n"
@@ -464,7 +465,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
       precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)),
       pipeline.stream.matmul_tf32 ? ", matmul_precision tf32" : "",
       pipeline.stream.conv_tf32 ? ", conv_precision tf32" : "",
-      device_heading(pipeline.stream.device) + graphs, pipeline.batch_size,
+      device_heading(pipeline.stream.device) + on_gpu, pipeline.batch_size,
       counted(pipeline.micro_batches, "micro-batch"),
       counted(actor_threads(options, pipeline.processes), "actor thread"),
       pipeline.processes > 1 ? " per process" : "",

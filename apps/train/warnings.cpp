@@ -230,6 +230,8 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
                                     pipeline.data.workers, counted(available_cores(), "core")));
   if (pipeline.data.resident && !has_resident_images(pipeline))
     sentences.emplace_back("data.resident has no effect: the CPU computes");
+  if (pipeline.cuda_graphs && pipeline.stream.device == Device::cpu())
+    sentences.emplace_back("cuda_graphs has no effect: the CPU computes");
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
   const int neighbours = world ? world->local_size : 1;

@@ -64,8 +64,16 @@ def replicas_of(work, count=8):
     return work, Work(**{**many, "parallel": (f"parallel.data={count}",), "parts": count})
 
 
+def with_option(work, option):
+    return Work(**{**work.__dict__, "parallel": (*work.parallel, option)})
+
+
 def with_graphs(work):
-    return Work(**{**work.__dict__, "parallel": (*work.parallel, "cuda_graphs=true")})
+    return with_option(work, "cuda_graphs=true")
+
+
+def with_resident(work):
+    return with_option(work, "data.resident=true")
 
 
 @dataclass(frozen=True)
@@ -118,4 +126,7 @@ PAIRS = (
     Pair("wide_graphs", "Olivia's wide ResNet, batch 256, bf16-mixed, with CUDA graphs against without",
          (WIDE, with_graphs(WIDE)), (TINY, with_graphs(TINY)), 1.0, "bf16-mixed",
          ("without", "with CUDA graphs")),
+    Pair("wide_resident", "Olivia's wide ResNet, batch 256, bf16-mixed, with resident images against without",
+         (WIDE, with_resident(WIDE)), (TINY, with_resident(TINY)), 1.0, "bf16-mixed",
+         ("images sent", "images resident")),
 )

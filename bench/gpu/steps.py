@@ -142,7 +142,7 @@ def same_bits(call):
     steps = 2 if call.place.emulator else 20
     base = [*work.train_options(), *synthetic(work), "train.micro_batches=2"]
     ways = {"once": [], "again": [], "two stages": ["parallel.pipeline=2"], "two replicas": ["parallel.data=2"],
-            "CUDA graphs": ["cuda_graphs=true"]}
+            "CUDA graphs": ["cuda_graphs=true"], "resident images": ["data.resident=true"]}
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for number, (way, options) in enumerate(ways.items()):
@@ -211,13 +211,13 @@ def all_steps():
     return [
         Step("device", 60, device),
         Step("contract", 120, tests("Contract*", fast)),
-        Step("kernels", 240, tests("-Contract*:*CudaGolden*:CudaPipeline*:CudaGraph*", "CudaMemory.*")),
+        Step("kernels", 240, tests("-Contract*:*CudaGolden*:CudaPipeline*:CudaGraph*:CudaResident*", "CudaMemory.*")),
         Step("same_bits", 120, same_bits),
         Step("resumption", 120, resumption),
         Step("goldens", 240, tests("*CudaGolden*", "*CudaGolden*")),
         Step("precisions", 120, precisions),
         *(Step(row.key, 300, comparison.against_pytorch(row)) for row in ROWS),
         *(Step(pair.key, 150, comparison.of_divisions(pair)) for pair in PAIRS),
-        Step("pipelines", 240, tests("CudaPipeline*:CudaGraph*", "CudaPipeline.AdamW*")),
+        Step("pipelines", 240, tests("CudaPipeline*:CudaGraph*:CudaResident*", "CudaPipeline.AdamW*")),
         Step("sanitizer", 240, sanitizer),
     ]

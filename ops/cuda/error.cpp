@@ -86,6 +86,16 @@ void check(cudaError_t status, const char* operation, std::source_location where
       throw unusable(what,
                      "see whether another process has the GPU for itself, ask the centre, or "
                      "compute on the CPU");
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+    case cudaErrorStreamCaptureMerge:
+    case cudaErrorStreamCaptureUnmatched:
+    case cudaErrorStreamCaptureUnjoined:
+    case cudaErrorStreamCaptureIsolation:
+    case cudaErrorStreamCaptureImplicit:
+    case cudaErrorCapturedEvent:
+    case cudaErrorStreamCaptureWrongThread:
+      throw Error(ErrorCode::unsupported, what, "set `cuda_graphs` to false");
     case cudaErrorInvalidValue:
     case cudaErrorInvalidConfiguration:
     case cudaErrorInvalidResourceHandle:

@@ -3,7 +3,8 @@
 
 namespace troupe::cuda {
 
-/// Work that a stream has captured, ready to be launched. Not copied.
+/// Work that a stream has captured, ready to be launched. What was launched still runs when it is
+/// destroyed. Not copied.
 class Graph {
  public:
   /// Ends the capture of the stream. Throws the Error of CUDA: that of the call which could not be

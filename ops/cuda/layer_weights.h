@@ -5,7 +5,6 @@
 
 #include "ops/cuda/kernels.h"
 #include "runtime/device/device_stream.h"
-#include "runtime/tensor/backend.h"
 
 namespace troupe::cuda {
 
@@ -27,24 +26,20 @@ struct LayerWeights {
   }
   /// The weight in a layout and type. A copy is written once for each version, and by all work that
   /// is repeated, which finds another version each time. It stays in its place: kernels of one
-  /// stream alone use it.
+  /// stream alone use it. Launches of graphs leave `of` as it is, so a stage evaluates a version
+  /// before it trains with it.
   const Tensor& weight_in(const Stream& stream, Layout layout, DType dtype) {
     if (layout == weight.layout() && dtype == weight.dtype()) return weight;
     auto& [copy, of] = copies[{layout, dtype}];
     if (copy.defined() && of == version && !device_stream(stream)->repeated_key().defined())
       return copy;
-    if (!copy.defined()) copy = lasting(stream.device, dtype, layout);
+    if (!copy.defined()) {
+      const LastingScope lasting;
+      copy = Tensor::empty(weight.shape(), dtype, stream.device, layout);
+    }
     reorder(stream, weight, copy);
     of = version;
     return copy;
-  }
-
- private:
-  /// In the device's own memory, since a copy outlives an AllocationScope.
-  Tensor lasting(Device device, DType dtype, Layout layout) const {
-    const std::size_t bytes = static_cast<std::size_t>(weight.element_count()) * size_of(dtype);
-    return Tensor::view(Storage::allocate(bytes, device.backend->allocator(device.index)), 0,
-                        weight.shape(), dtype, layout);
   }
 };
 

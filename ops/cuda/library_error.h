@@ -2,6 +2,7 @@
 #include <string>
 #include <string_view>
 
+#include "ops/cuda/stream.h"
 #include "runtime/tensor/allocator.h"
 #include "runtime/tensor/out_of_memory.h"
 #include "runtime/tensor/tensor.h"
@@ -28,6 +29,8 @@ decltype(auto) with_memory(const Stream& stream, F&& f) {
   try {
     return f();
   } catch (const OutOfMemory&) {
+    if (captures_here()) throw;  // the capture has ended
+    const LastingScope of_the_device;
     CachingAllocator::of(stream.device).trim();
   }
   return f();

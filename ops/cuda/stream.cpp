@@ -84,14 +84,6 @@ struct After final : HostStep {
   FencePtr fence;
 };
 
-/// Keeps a graph until the device has done its last launch.
-struct Launched final : HostStep {
-  explicit Launched(std::shared_ptr<Graph> launched) : graph(std::move(launched)) {}
-  bool try_run() override { return ended.query() != cudaErrorNotReady; }
-  std::shared_ptr<Graph> graph;
-  Event ended;
-};
-
 /// Work that was given still runs when it is destroyed.
 class NativeStream {
  public:
@@ -132,6 +124,7 @@ class Stream final : public UnrecoverableStream {
   }
   WorkPtr fence() override {
     const std::lock_guard lock(mutex_);
+    if (before_capture_) return before_capture_;
     return last_ ? last_ : add_fence();
   }
   void notify(const WorkPtr& work) override {
@@ -141,6 +134,7 @@ class Stream final : public UnrecoverableStream {
   }
   std::uint64_t mark() override {
     const std::lock_guard lock(mutex_);
+    if (before_capture_) return before_capture_->number();
     return last_ ? last_->number() : recorded_ + 1;
   }
   WorkPtr fence_after(std::uint64_t mark) override {
@@ -163,8 +157,11 @@ class Stream final : public UnrecoverableStream {
     }
     std::uint64_t& waited = waited_[fence->stream()];
     if (!fence->event() || fence->number() <= waited) return;
-    if (capturing_ && fence->event().query() == cudaErrorNotReady)
-      throw not_captured("a wait for another stream");
+    if (before_capture_) {
+      if (fence->event().query() == cudaErrorNotReady)
+        throw not_captured("a wait for another stream");
+      return;
+    }
     const OnDevice here(device().index);
     check(cudaStreamWaitEvent(stream_.get(), fence->event().get()), "wait for an event");
     waited = fence->number();
@@ -196,29 +193,17 @@ class Stream final : public UnrecoverableStream {
   void begin_capture() override {
     const cudaStream_t stream = give();  // the range begins before the work that is launched
     std::shared_lock captures(capturing());
-    Graph::begin_capture(stream);
-    own_capture = std::move(captures);
     const std::lock_guard lock(mutex_);
-    capturing_ = true;
+    const FencePtr before = add_fence();
+    Graph::begin_capture(stream);
+    before_capture_ = before;
+    own_capture = std::move(captures);
   }
   DeviceGraphPtr end_capture() override;
   /// Throws while work is captured: what is done with the CPU's memory is done once.
   void check_not_capturing(const char* what) {
     const std::lock_guard lock(mutex_);
-    if (capturing_) throw not_captured(what);
-  }
-  /// Keeps the graph until what was given so far has run. Where this fails, the context is lost,
-  /// and nothing runs any more.
-  void keep(std::shared_ptr<Graph> graph) {
-    const auto step = std::make_shared<Launched>(std::move(graph));
-    try {
-      const OnDevice here(device().index);
-      step->ended = Event::record(stream_.get());
-    } catch (const Error&) {
-      return;
-    }
-    const std::lock_guard lock(mutex_);
-    steps_.add(step);
+    if (before_capture_) throw not_captured(what);
   }
   /// For work that is about to be given.
   cudaStream_t give() {
@@ -279,7 +264,10 @@ class Stream final : public UnrecoverableStream {
   FencePtr last_;                ///< null if work was given since
   std::thread::id giver_;        ///< of the last work
   std::optional<Error> error_;
-  bool in_range_ = false, capturing_ = false;
+  bool in_range_ = false;
+  /// While work is captured, the fence of all that was given before. Other threads record none
+  /// meanwhile: what is captured runs only when it is launched.
+  FencePtr before_capture_;
   Event range_begin_;  ///< before the first work of the range
   const std::shared_ptr<RangeClock> clock_ = std::make_shared<RangeClock>();
   std::unordered_map<std::uint64_t, std::uint64_t> waited_;  ///< the last fence of other streams
@@ -287,25 +275,23 @@ class Stream final : public UnrecoverableStream {
 
 class CapturedGraph final : public DeviceGraph {
  public:
-  CapturedGraph(std::shared_ptr<Stream> stream, std::shared_ptr<Graph> graph)
-      : stream_(std::move(stream)), graph_(std::move(graph)) {}
-  ~CapturedGraph() override { stream_->keep(std::move(graph_)); }
-  void launch() override { graph_->launch(stream_->give()); }
+  CapturedGraph(std::shared_ptr<Stream> stream, cudaStream_t native)
+      : stream_(std::move(stream)), graph_(native) {}
+  void launch() override { graph_.launch(stream_->give()); }
 
  private:
   std::shared_ptr<Stream> stream_;
-  std::shared_ptr<Graph> graph_;
+  Graph graph_;
 };
 
+// Other threads, which wait for the lock, record fences again once the capture has ended, however
+// it ends.
 DeviceGraphPtr Stream::end_capture() {
-  {
-    const std::lock_guard lock(mutex_);
-    capturing_ = false;
-  }
-  const auto captured = std::exchange(own_capture, {});  // ends behind the capture
-  auto graph = std::make_shared<Graph>(stream_.get());
-  return std::make_unique<CapturedGraph>(std::static_pointer_cast<Stream>(shared_from_this()),
-                                         std::move(graph));
+  const auto captured = std::exchange(own_capture, {});
+  const auto self = std::static_pointer_cast<Stream>(shared_from_this());
+  const std::lock_guard lock(mutex_);
+  const auto before = std::exchange(before_capture_, nullptr);
+  return std::make_unique<CapturedGraph>(self, stream_.get());
 }
 
 Stream& opened(const troupe::Stream& stream) {

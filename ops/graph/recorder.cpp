@@ -49,11 +49,12 @@ troupe::Value Recorder::run() {
 
 Tensor Recorder::constant(ValueId id) {
   Tensor& kept = block_.constants_[id];
-  if (!kept.defined()) kept = for_pass(graph_.value(id).constant);
+  if (!kept.defined()) kept = lasting(graph_.value(id).constant);
   return kept;
 }
 
-Tensor Recorder::for_pass(const Tensor& numbers) const {
+Tensor Recorder::lasting(const Tensor& numbers) const {
+  const LastingScope scope;
   return on_device(tape_.pass().stream, in_precision(numbers, tape_.pass().dtype));
 }
 

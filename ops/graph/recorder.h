@@ -23,8 +23,8 @@ class Recorder {
   }
   ParameterIndex parameter(const Node& node, std::size_t i) const;
   Tensor constant(ValueId id);
-  /// Numbers in the precision of the pass and on its device.
-  Tensor for_pass(const Tensor& numbers) const;
+  /// Numbers in the precision of the pass and on its device, for the module to keep.
+  Tensor lasting(const Tensor& numbers) const;
   LayerKernel& kernel(std::size_t node, const auto& make);
 
   troupe::Value convolution(const Step& step, const Node& node, ConvolutionOptions options);

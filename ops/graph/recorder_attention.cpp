@@ -64,7 +64,7 @@ Tensor Recorder::causal_mask(const Node& node, std::int64_t tokens, std::int64_t
   for (std::int64_t token = 0; token < tokens; ++token)
     for (std::int64_t key = token + 1; key < keys; ++key)
       mask.data<double>()[token * keys + key] = -std::numeric_limits<double>::infinity();
-  return kept = for_pass(mask);
+  return kept = lasting(mask);
 }
 
 // As PyTorch's attention, which gives zeroes to a token that sees no key. Softmax would give NaN.
@@ -86,8 +86,8 @@ const BlockModule::OpenMask& Recorder::open_mask(ValueId id) {
     seen.elements<double>()[row] = sees ? 1.0 : 0.0;
     if (!sees) std::ranges::fill(of_row, 0.0);
   }
-  open.mask = for_pass(mask);
-  if (std::ranges::count(seen.elements<double>(), 0.0) > 0) open.seen = for_pass(seen);
+  open.mask = lasting(mask);
+  if (std::ranges::count(seen.elements<double>(), 0.0) > 0) open.seen = lasting(seen);
   return open;
 }
 

@@ -1,6 +1,7 @@
 // Dropout, also of whole channels, whose random numbers one primitive does not draw.
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "ops/graph/recorder.h"
@@ -21,10 +22,11 @@ troupe::Value Recorder::dropout(const Step& step, const Node& node, const Dropou
   std::vector<std::int64_t> sizes(tape_.tensor(x).shape().dims().begin(),
                                   tape_.tensor(x).shape().dims().end());
   std::fill(sizes.begin() + options.drawn_axes, sizes.end(), 1);
-  Tensor ones = Tensor::empty(Shape(sizes), DType::f64, Device::cpu());
-  std::ranges::fill(ones.elements<double>(), 1.0);
+  const Pass& pass = tape_.pass();
+  Tensor ones = Tensor::empty(Shape(sizes), pass.dtype, pass.stream.device);
+  pass.kernels().fill(pass.stream, 1.0, ones);
   const troupe::Value mask =
-      tape_.record(drawing(step, options.probability), tape_.input(for_pass(ones), false));
+      tape_.record(drawing(step, options.probability), tape_.input(std::move(ones), false));
   return tape_.record(primitives::Arithmetic{ArithmeticOperation::multiply}, x, mask);
 }
 

@@ -187,7 +187,8 @@ CachingAllocator& CachingAllocator::of(Device device) {
   return device.backend ? device.backend->allocator(device.index) : *cpu;
 }
 
-AllocationScope::AllocationScope(CachingAllocator& allocator) { in_scope = &allocator; }
-AllocationScope::~AllocationScope() { in_scope = nullptr; }
+AllocationScope::AllocationScope(CachingAllocator* allocator)
+    : before_(std::exchange(in_scope, allocator)) {}
+AllocationScope::~AllocationScope() { in_scope = before_; }
 
 }  // namespace troupe

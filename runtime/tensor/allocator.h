@@ -54,13 +54,26 @@ class CachingAllocator {
 };
 
 /// While it lives, the tensors that this thread makes on the allocator's device come from that
-/// allocator, which outlives them. Scopes are not nested.
+/// allocator, which outlives them.
 class AllocationScope {
  public:
-  explicit AllocationScope(CachingAllocator& allocator);
+  explicit AllocationScope(CachingAllocator& allocator) : AllocationScope(&allocator) {}
   ~AllocationScope();
   AllocationScope(const AllocationScope&) = delete;
   AllocationScope& operator=(const AllocationScope&) = delete;
+
+ protected:
+  explicit AllocationScope(CachingAllocator* allocator);
+
+ private:
+  CachingAllocator* before_;
+};
+
+/// While it lives, no AllocationScope serves this thread. For tensors that are kept from one pass
+/// to the next, such as the constants of a module.
+class LastingScope : AllocationScope {
+ public:
+  LastingScope() : AllocationScope(nullptr) {}
 };
 
 }  // namespace troupe

@@ -111,6 +111,35 @@ TEST_F(ContractGraph, IsCapturedWhileMemoryIsAllocatedAndEventsAreAsked) {
   EXPECT_EQ(first_byte(stream, x), 7);
 }
 
+TEST_F(ContractGraph, RunsThoughItIsDestroyedMeanwhile) {
+  const RawStream stream;
+  const DeviceInts x(bytes);
+  fill(stream, x, 1);
+  Gate gate(stream);
+  {
+    const RawGraph graph(stream, [&] { fill(stream, x, 6); });
+    graph.launch(stream);
+  }
+  gate.open();
+  EXPECT_EQ(first_byte(stream, x), 6);
+}
+
+TEST_F(ContractGraph, IsCapturedWhileOtherStreamsWaitForWhatWasGivenBefore) {
+  const RawStream stream, other;
+  const RawEvent before;
+  const DeviceInts x(bytes), y(bytes);
+  fill(stream, x, 1);
+  EXPECT_EQ(cudaEventRecord(before, stream), cudaSuccess);
+  const RawGraph graph(stream, [&] {
+    fill(stream, x, 2);
+    EXPECT_EQ(cudaStreamWaitEvent(other, before, 0), cudaSuccess);
+    copy(other, x, y);
+    EXPECT_EQ(first_byte(other, y), 1);
+  });
+  graph.launch(stream);
+  EXPECT_EQ(first_byte(stream, x), 2);
+}
+
 TEST_F(ContractGraph, MayBeLaunchedOnceMoreBeforeItHasRun) {
   const RawStream stream;
   const DeviceInts x(bytes), y(bytes), z(bytes);

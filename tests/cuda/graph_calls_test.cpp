@@ -10,6 +10,7 @@
 #include "actors/stage_program.h"
 #include "emulated.h"
 #include "emulator/emulation.h"
+#include "ops/cuda/error.h"
 #include "ops/models/models.h"
 #include "ops/on_device.h"
 #include "runtime/tensor/allocator.h"
@@ -132,6 +133,64 @@ TEST_F(GraphCalls, AreCapturedWhileAnotherThreadGivesMemoryBack) {
   const DeviceGraphPtr graph = device.end_capture();
   other.join();
   EXPECT_EQ(stream_.violations(), 0);
+}
+
+TEST_F(GraphCalls, AreCapturedWhileAnotherStreamTakesMemoryThatTheirsHasUsed) {
+  CachingAllocator::of(emulated_gpu()).trim();
+  EmulatedStream other;
+  Tensor x = zeros(stream_.get(), {5003}, DType::f32);
+  DeviceStream& device = *device_stream(stream_.get());
+  Tensor filled = zeros(stream_.get(), {64}, DType::f32);
+  device.begin_capture();
+  std::thread([&] {
+    const void* block = x.raw();
+    x = {};
+    const Tensor taken = zeros(other.get(), {5003}, DType::f32);
+    EXPECT_EQ(taken.raw(), block);
+    synchronize(other.get());
+  }).join();
+  table(stream_.get()).fill(stream_.get(), 1.0, filled);
+  const DeviceGraphPtr graph = device.end_capture();
+  EXPECT_EQ(stream_.violations() + other.violations(), 0);
+}
+
+TEST_F(GraphCalls, WaitForNoOtherStreamWhileTheyAreCaptured) {
+  const Emulation emulation({.pace = cuda_on_cpu::Pace::by_hand});
+  EmulatedStream other;
+  DeviceStream& device = *device_stream(stream_.get());
+  (void)doubled(other.get(), on_device(other.get(), on_cpu_filled(1)));
+  const WorkPtr fence = device_stream(other.get())->record();
+  device.begin_capture();
+  EXPECT_THROW(device.wait(fence, Awaits::memory), Error);
+  (void)device.end_capture();
+  synchronize(other.get());
+  device.begin_capture();
+  device.wait(fence, Awaits::memory);  // which has passed
+  (void)device.end_capture();
+  EXPECT_EQ(stream_.violations(), 0);
+}
+
+TEST_F(GraphCalls, NameTheOptionWhenCudaRefusesThem) {
+  try {
+    cuda::check(cudaErrorStreamCaptureInvalidated, "capture work");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.remedy(), ::testing::HasSubstr("`cuda_graphs`"));
+  }
+}
+
+TEST_F(GraphCalls, NameTheOptionWhenMemoryIsOut) {
+  const Emulation emulation({.device_bytes = cuda_on_cpu::counts().device_bytes + 100'000});
+  x_ = Tensor::zeros({64, 1, 8, 8});
+  try {
+    (void)forward(0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+    EXPECT_THAT(error.remedy(), ::testing::StartsWith("set `cuda_graphs` to false, or "));
+    EXPECT_EQ(error.message().find("out of memory", 1), std::string::npos) << error.message();
+  }
 }
 
 TEST_F(GraphCalls, LeaveTheirMemoryToOthersAfterTheyHaveRun) {

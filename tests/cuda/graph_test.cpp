@@ -8,7 +8,7 @@
 #include "actors/data/datasets.h"
 #include "actors/memory_bound.h"
 #include "gpu_run.h"
-#include "ops/cuda/stream.h"
+#include "ops/models/file_model.h"
 #include "ops/on_device.h"
 #include "runtime/error.h"
 #include "runtime/tensor/allocator.h"
@@ -38,6 +38,26 @@ TEST(CudaGraph, MakesTheBitsOfPassesWithoutGraphs) {
   for (const char* model : {"mnist_cnn", "wide_resnet", "resnet18", "cifar_cnn"}) {
     SCOPED_TRACE(model);
     expect_same_bits({.model = model, .partition = {SIZE_MAX}, .samples = 16, .steps = 4}, ++seed);
+  }
+}
+
+// They have constants, and dropouts of whole channels.
+TEST(CudaGraph, MakesTheBitsOfModelsFromFiles) {
+  for (const char* model : {"tied.pt2", "draws.pt2", "vit.pt2"}) {
+    SCOPED_TRACE(model);
+    const std::string file = std::string(TROUPE_SOURCE_DIR "/tests/golden/graphs/") + model;
+    expect_same_bits({.partition = {SIZE_MAX},
+                      .micro_batches = 2,
+                      .batch_size = 4,
+                      .samples = 12,
+                      .steps = 6,
+                      .adjust =
+                          [&](PipelineOptions& pipeline) {
+                            pipeline.model = FileModel{.file = file};
+                            pipeline.data.dataset = open_dataset(
+                                Synthetic{.shape = {3, 20, 24}, .classes = 4, .count = 12});
+                          }},
+                     1);
   }
 }
 

@@ -12,14 +12,11 @@
 #include "actors/data/resident_images.h"
 #include "actors/memory_bound.h"
 #include "actors/pipeline_bytes.h"
-#include "emulated.h"
-#include "emulator/emulation.h"
-#include "emulator/violations.h"
+#include "gpu_run.h"
 #include "ops/nn/network.h"
 #include "ops/on_device.h"
 #include "ops/primitives/embedding.h"
 #include "runtime/tensor/allocator.h"
-#include "training_run.h"
 
 namespace troupe::testing {
 namespace {
@@ -29,13 +26,11 @@ using cuda_on_cpu::Emulation;
 enum class Images : std::uint8_t { sent, resident };
 
 TrainingRun on_gpu(TrainingRun run, Images images) {
-  run.scheduling = Scheduling::threads;
   run.adjust = [adjust = run.adjust, images](PipelineOptions& pipeline) {
     if (adjust) adjust(pipeline);
-    pipeline.stream.device = emulated_gpu();
     pipeline.data.resident = images == Images::resident;
   };
-  return run;
+  return on_gpu(std::move(run));
 }
 
 TrainingResult trained(const TrainingRun& run, Images images, std::uint32_t seed) {
@@ -62,6 +57,13 @@ TEST(CudaResident, MakesTheBitsAndEvaluationsOfImagesThatTheCpuAugments) {
     EXPECT_EQ(sent.evaluations.size(), 1u);
     expect_the_same(trained(run, Images::resident, 2), sent);
   }
+}
+
+TEST(CudaResident, GivesThemToGraphs) {
+  TrainingRun run{.partition = {2, 2}, .replicas = 2};
+  const TrainingResult sent = trained(run, Images::sent, 1);
+  run.adjust = [](PipelineOptions& pipeline) { pipeline.cuda_graphs = true; };
+  expect_the_same(trained(run, Images::resident, 2), sent);
 }
 
 TEST(CudaResident, MakesThemInAnyNumberOfReplicasAndWorkers) {

@@ -53,7 +53,7 @@ TEST_F(FirstLight, RunsEachStepOnTheEmulatorOrSaysWhyNot) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.out << outcome.error << text("results.md");
   const std::string found = text("results.md");
   EXPECT_THAT(found, HasSubstr("| contract | passed |"));
-  EXPECT_THAT(found, HasSubstr("5 runs of 2 steps end with 1 digest(s)"));
+  EXPECT_THAT(found, HasSubstr("6 runs of 2 steps end with 1 digest(s)"));
   EXPECT_THAT(found, HasSubstr("| resumption | passed |"));
   EXPECT_THAT(found, HasSubstr("| sanitizer | not run |"));
   EXPECT_THAT(found, HasSubstr("compute-sanitizer needs a GPU"));

@@ -294,6 +294,14 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
                         "of a process is [0-9]+ MiB on cpu, and [0-9]+ MiB on cuda:0"),
                     HasSubstr("try: lower train.batch_size, raise train.micro_batches"),
                     HasSubstr("troupe plan options.yaml tells what takes how much")));
+  const Outcome graphs = emulated({"CUDA_ON_CPU_DEVICE_BYTES=700000"},
+                                  {"train", "options.yaml", "-o", "graphs", "-r",
+                                   "parallel.pipeline=2", "-r", "cuda_graphs=true"});
+  EXPECT_THAT(
+      graphs.error,
+      AllOf(testing::ContainsRegex("out of memory on cuda:0: [0-9]+ bytes requested, [0-9]+ "
+                                   "in use, [0-9]+ of [0-9]+ free; the bound"),
+            HasSubstr("try: set cuda_graphs to false, or lower train.batch_size")));
 }
 
 TEST_F(Gpu, KeepsImagesAndAugmentsThemToTheSameBits) {

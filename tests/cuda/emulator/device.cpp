@@ -97,8 +97,9 @@ Queue* Device::find(cudaStream_t stream, cudaError_t& error) {
 }
 
 // CUDA makes nodes of these. Troupe's graphs have none.
-cudaError_t Device::refuse_capture(const char* what) {
+cudaError_t Device::refuse_capture(Queue& queue, const char* what) {
   report(std::string(what) + " while work is captured");
+  queue.capture_fails = true;
   return cudaErrorStreamCaptureUnsupported;
 }
 
@@ -207,6 +208,10 @@ cudaError_t Device::end_capture(cudaStream_t stream, cudaGraph_t* graph) {
   Queue* queue = find(stream, error);
   if (!queue) return error;
   if (!queue->captured) return cudaErrorIllegalState;
+  if (std::exchange(queue->capture_fails, false)) {
+    queue->captured = nullptr;
+    return cudaErrorStreamCaptureInvalidated;
+  }
   *graph = make_handle<cudaGraph_t>(last_handle_);
   graphs_.emplace(reinterpret_cast<std::uintptr_t>(*graph),
                   std::exchange(queue->captured, nullptr));
@@ -255,7 +260,7 @@ cudaError_t Device::record(cudaEvent_t event, cudaStream_t stream) {
   if (!queue) return error;
   std::shared_ptr<Recording>* last = find(event, error);
   if (!last) return error;
-  if (queue->captured) return refuse_capture("an event is recorded");
+  if (queue->captured) return refuse_capture(*queue, "an event is recorded");
   ++recordings_;
   auto recording = std::make_shared<Recording>();
   recording->passed = false;
@@ -277,7 +282,7 @@ cudaError_t Device::wait_on_device(cudaStream_t stream, cudaEvent_t event) {
   if (!queue) return error;
   const std::shared_ptr<Recording>* recording = find(event, error);
   if (!recording) return error;
-  if (queue->captured) return refuse_capture("a stream waits for an event");
+  if (queue->captured) return refuse_capture(*queue, "a stream waits for an event");
   ++stream_waits_;
   queue->clock.join((*recording)->clock);
   push(*queue, {.run = [](const Operation&) {}, .awaits = *recording});
@@ -333,6 +338,7 @@ cudaError_t Device::wait(cudaStream_t stream) {
   cudaError_t error = cudaSuccess;
   if (!find(stream, error)) return error;
   const std::shared_ptr<Queue> queue = streams_.at(stream);
+  if (queue->captured) return refuse_capture(*queue, "a stream is waited for");
   const VectorClock clock = queue->clock;  // not of what other threads give meanwhile
   error = wait_until(lock, [&] { return queue->idle(); });
   if (error == cudaSuccess) host_.join(clock);
@@ -346,8 +352,8 @@ bool Device::all_idle() const {
 cudaError_t Device::wait_for_all() {
   Lock lock(mutex_);
   if (const cudaError_t error = refuse(); error != cudaSuccess) return error;
-  if (std::ranges::any_of(queues_, [](const auto& one) { return one->captured != nullptr; }))
-    return refuse_capture("the device is waited for");
+  for (const auto& queue : queues_)
+    if (queue->captured) return refuse_capture(*queue, "the device is waited for");
   VectorClock clock;
   for (const auto& queue : queues_) clock.join(queue->clock);
   const cudaError_t error = wait_until(lock, [&] { return all_idle(); });

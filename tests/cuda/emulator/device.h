@@ -43,7 +43,8 @@ struct Queue {
   bool busy = false;  ///< its first task, which was taken out, runs
   /// The tasks that it captures, while it does.
   std::shared_ptr<std::vector<Task>> captured = nullptr;
-  bool closed = false;  ///< the stream was destroyed
+  bool capture_fails = false;  ///< a call was refused since it began
+  bool closed = false;         ///< the stream was destroyed
   bool idle() const { return !busy && tasks.empty(); }
 };
 
@@ -106,7 +107,7 @@ class Device {
   // With the lock.
   cudaError_t failure() const { return static_cast<cudaError_t>(options_.failure); }
   cudaError_t refuse();
-  cudaError_t refuse_capture(const char* what);
+  cudaError_t refuse_capture(Queue& queue, const char* what);
   Queue* find(cudaStream_t stream, cudaError_t& error);
   std::shared_ptr<Recording>* find(cudaEvent_t event, cudaError_t& error);
   void push(Queue& queue, Task task);

@@ -264,10 +264,9 @@ TEST_F(Plan, RefusesTensorsOfAGpuThatWouldLeaveTheirProcessAsTrainDoes) {
 
 /// What is printed of a run of 16 samples with these GiB on a GPU of 10 GiB.
 std::string printed_memory(std::size_t activations, std::size_t state, std::uint32_t micro_batches,
-                           std::size_t images = 0, bool cuda_graphs = false) {
+                           std::size_t images = 0, std::size_t graphs = 0) {
   constexpr std::size_t gib = std::size_t{1} << 30;
   const PipelineOptions pipeline{.model = Mlp{},
-                                 .cuda_graphs = cuda_graphs,
                                  .data = {.dataset = open_dataset(Synthetic{.count = 16}, {})},
                                  .batch_size = 16,
                                  .micro_batches = micro_batches};
@@ -278,6 +277,7 @@ std::string printed_memory(std::size_t activations, std::size_t state, std::uint
                        .bounds = {{.parts = {{"stage 0 activations", activations * gib, on_device},
                                              {"stage 0 state", state * gib, on_device},
                                              {"resident images", images * gib, on_device},
+                                             {"stage 0 CUDA graphs", graphs * gib, on_device},
                                              {"data set", 77}}}},
                        .topology = TransportTopology({{}}, automatic_transport),
                        .gpu = PlannedGpu{.title = "A GPU", .memory_bytes = 10 * gib}};
@@ -296,7 +296,9 @@ TEST(PlannedMemory, SaysByHowMuchAGpuIsTooSmallAndWhatToLower) {
                 "does not fit: 3.0 GiB are missing\n  try: raise train.micro_batches (4, of 4 "
                 "samples), or lower train.batch_size (16)\n"));
   EXPECT_THAT(printed_memory(9, 3, 16), HasSubstr("\n  try: lower train.batch_size (16)\n"));
-  EXPECT_THAT(printed_memory(9, 3, 4, 0, true), HasSubstr("\n  try: set cuda_graphs to false\n"));
+  EXPECT_THAT(printed_memory(6, 3, 4, 0, 2),
+              HasSubstr("\n  try: set cuda_graphs to false: the graphs take 2.0 GiB\n"));
+  EXPECT_THAT(printed_memory(9, 3, 4, 0, 2), HasSubstr("try: raise train.micro_batches"));
   EXPECT_THAT(printed_memory(1, 12, 4),
               HasSubstr("the weights' state and gradients alone take 12.0 GiB: choose a smaller "
                         "model"));

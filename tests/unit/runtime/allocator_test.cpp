@@ -12,6 +12,7 @@
 #include "runtime/device/block_uses.h"
 #include "runtime/error.h"
 #include "runtime/tensor/backend.h"
+#include "runtime/tensor/tensor.h"
 
 namespace troupe {
 namespace {
@@ -175,7 +176,7 @@ struct BusyDevice {
     ::operator delete(block);
   }
   static constexpr Backend backend{.block_uses = uses};
-  static const DeviceMemory memory{
+  inline static const DeviceMemory memory{
       .allocate = [](std::size_t bytes) { return ::operator new(bytes); }, .release = release};
 };
 
@@ -190,6 +191,26 @@ TEST(CachingAllocator, ForgetsTheUsesOfABlockBeforeOthersCanHaveIt) {
   EXPECT_EQ(next->waits, 1) << "its use was forgotten";
 }
 
+TEST(AllocationScope, ServesTheTensorsThatItsThreadMakesMeanwhile) {
+  CachingAllocator own;
+  const auto allocator_of = [] {
+    return Tensor::empty({3}, DType::f32, Device::cpu()).storage()->allocator();
+  };
+  const CachingAllocator* const usual = &CachingAllocator::of(Device::cpu());
+  {
+    const AllocationScope scope(own);
+    EXPECT_EQ(allocator_of(), &own);
+    std::thread([&] { EXPECT_EQ(allocator_of(), usual); }).join();
+    {
+      const LastingScope lasting;
+      EXPECT_EQ(allocator_of(), usual);
+    }
+    EXPECT_EQ(allocator_of(), &own);
+  }
+  EXPECT_EQ(allocator_of(), usual);
+  EXPECT_EQ(own.counters().in_use_bytes, 0u);
+}
+
 /// A device on which the test's own streams do nothing.
 struct IdleDevice {
   static BlockUses& uses(std::int16_t = 0) {
@@ -197,7 +218,7 @@ struct IdleDevice {
     return *uses;
   }
   static constexpr Backend backend{.block_uses = uses};
-  static const DeviceMemory memory{
+  inline static const DeviceMemory memory{
       .allocate = [](std::size_t bytes) { return ::operator new(bytes); },
       .release = [](void* block, std::size_t) { ::operator delete(block); }};
 };
@@ -234,7 +255,7 @@ TEST(CachingAllocator, GivesAStreamTheBlockThatItUsedLast) {
 struct SharedDevice {
   static inline CachingAllocator* allocator = nullptr;
   static inline int released = 0;
-  static const DeviceMemory memory{
+  inline static const DeviceMemory memory{
       .allocate = [](std::size_t bytes) { return ::operator new(bytes); },
       .release =
           [](void* block, std::size_t) {
