@@ -94,12 +94,12 @@ Error with_memory_bound(const Error& error, const PipelineOptions& pipeline,
   const bool of_device =
       device != Device::cpu() && error.message().find(to_string(device)) != std::string::npos;
   std::string remedy = error.remedy();
-  const auto add = [&](bool is_set, const char* name) {
-    if (of_device && is_set && remedy.find(name) == std::string::npos)
-      remedy = fmt::format("set {} to false, or {}", name, remedy);
+  const auto add = [&](bool is_set, std::string_view path, std::string_view setting) {
+    if (of_device && is_set && remedy.find(setting) == std::string::npos)
+      remedy = fmt::format("set {} to false, or {}", path, remedy);
   };
-  add(pipeline.cuda_graphs, "cuda_graphs");
-  add(pipeline.data.resident, "data.resident");
+  add(pipeline.cuda_graphs, "cuda_graphs", "cuda_graphs");
+  add(pipeline.data.resident, "data.resident", "resident");  // the library's name of it
   return {error.code(), error.message() + bound_text(pipeline),
           fmt::format("{}; {} plan {} tells what takes how much", remedy, program_name(),
                       shell_word(options.string()))};
