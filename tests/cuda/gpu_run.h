@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 
 #include <string>
+#include <vector>
 
+#include "actors/memory_bound.h"
 #include "emulated.h"
 #include "emulator/emulation.h"
 #include "emulator/violations.h"
@@ -27,6 +29,13 @@ inline std::string digest_on_gpu(const TrainingRun& run, std::uint32_t seed) {
   std::string digest = train(on_gpu(run)).digest;
   EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
   return digest;
+}
+
+/// What the plan of a run says that its process may hold in the device's memory.
+inline std::size_t bound_of(PipelineOptions pipeline, const std::vector<BlockCosts>& costs) {
+  pipeline.writer = CheckpointWriterOptions{};
+  pipeline.block_costs = costs;
+  return memory_bound(pipeline, build_pipeline(pipeline), 0).total(MemoryBound::Place::device);
 }
 
 }  // namespace troupe::testing

@@ -6,7 +6,6 @@
 
 #include "actors/block_costs.h"
 #include "actors/data/datasets.h"
-#include "actors/memory_bound.h"
 #include "gpu_run.h"
 #include "ops/models/file_model.h"
 #include "ops/on_device.h"
@@ -157,13 +156,9 @@ TEST(CudaGraph, StaysWithinTheBoundOfThePlanAndLeavesNothing) {
     run.schedule = schedule;
     SCOPED_TRACE(::testing::Message() << name << ", " << run.partition.size() << " stages, "
                                       << run.replicas << " replicas, seed " << seed);
-    PipelineOptions planned = pipeline_of(on_gpu(run));
-    planned.writer = CheckpointWriterOptions{};
-    planned.block_costs = costs;
-    const std::size_t bound =
-        memory_bound(planned, build_pipeline(planned), 0).total(MemoryBound::Place::device);
     allocator.reset_peak();
     EXPECT_EQ(digest_on_gpu(run, seed), one);
+    const std::size_t bound = bound_of(pipeline_of(on_gpu(run)), costs);
     const std::size_t peak = allocator.counters().peak_bytes - before;
     EXPECT_LE(peak, bound);
     EXPECT_GE(peak, bound / 6) << "the bound is loose: " << bound << " for " << peak;

@@ -10,7 +10,6 @@
 
 #include "actors/block_costs.h"
 #include "actors/data/datasets.h"
-#include "actors/memory_bound.h"
 #include "actors/pipeline_bytes.h"
 #include "gpu_run.h"
 #include "runtime/tensor/allocator.h"
@@ -171,14 +170,6 @@ TEST(CudaPipeline, ScaledLossesMakeTheSameBits) {
   EXPECT_EQ(digest(run, 2), one);
 }
 
-/// What the plan of a run says that its process may hold in the device's memory.
-std::size_t bound_of(const TrainingRun& run, const std::vector<BlockCosts>& costs) {
-  PipelineOptions pipeline = pipeline_of(on_gpu(run));
-  pipeline.writer = CheckpointWriterOptions{};
-  pipeline.block_costs = costs;
-  return memory_bound(pipeline, build_pipeline(pipeline), 0).total(MemoryBound::Place::device);
-}
-
 TEST(CudaPipeline, AnySeedMakesTheSameBitsWithinTheBoundOfThePlanAndLeavesNothing) {
   TrainingRun run{.partition = {4}, .samples = 8, .steps = 2, .evaluates = false};
   const std::string one = digest(run, 1);
@@ -197,7 +188,8 @@ TEST(CudaPipeline, AnySeedMakesTheSameBitsWithinTheBoundOfThePlanAndLeavesNothin
                                       << run.replicas << " replicas, seed " << seed);
     allocator.reset_peak();
     EXPECT_EQ(digest(run, seed), one);
-    const std::size_t bound = bound_of(run, costs), peak = allocator.counters().peak_bytes - before;
+    const std::size_t bound = bound_of(pipeline_of(on_gpu(run)), costs);
+    const std::size_t peak = allocator.counters().peak_bytes - before;
     EXPECT_LE(peak, bound);
     EXPECT_GE(peak, bound / 5) << "the bound is loose: " << bound << " for " << peak;
     EXPECT_EQ(allocator.counters().in_use_bytes, before);

@@ -10,12 +10,11 @@
 
 #include "actors/block_costs.h"
 #include "actors/data/resident_images.h"
-#include "actors/memory_bound.h"
 #include "actors/pipeline_bytes.h"
 #include "gpu_run.h"
 #include "ops/nn/network.h"
 #include "ops/on_device.h"
-#include "ops/primitives/embedding.h"
+#include "rows_module.h"
 #include "runtime/tensor/allocator.h"
 
 namespace troupe::testing {
@@ -92,21 +91,6 @@ TEST(CudaResident, MakesThemThroughALoaderThatFails) {
   }
 }
 
-/// Takes each number of a sample for the row of a weight.
-class Rows final : public nn::Module {
- public:
-  using Module::Module;
-  void declare(StateSpec& spec) override {
-    weight_ = spec.add_parameter("weight", {10, 3}, {Initializer::Kind::constant, 1.0});
-  }
-  Value forward(Tape& tape, Value x) override {
-    return tape.record(primitives::Embedding{.weight = weight_}, x);
-  }
-
- private:
-  ParameterIndex weight_;
-};
-
 // The host cannot read them, so it refuses no index before the GPU computes.
 TEST(CudaResident, PixelsThatNameNoRowOfAnEmbeddingMakeNaN) {
   EmulatedStream stream;
@@ -142,14 +126,6 @@ TEST(CudaResident, NamesTheOptionIfTheImagesDoNotFit) {
 }
 #endif
 
-/// What the plan of a run says that its process may hold in the device's memory.
-std::size_t bound_of(const TrainingRun& run, const std::vector<BlockCosts>& costs) {
-  PipelineOptions pipeline = pipeline_of(on_gpu(run, Images::resident));
-  pipeline.writer = CheckpointWriterOptions{};
-  pipeline.block_costs = costs;
-  return memory_bound(pipeline, build_pipeline(pipeline), 0).total(MemoryBound::Place::device);
-}
-
 // The images are most of what the run holds, so that the bound has no room for a second copy.
 TEST(CudaResident, AnySeedMakesThemWithinTheBoundOfThePlanAndLeavesNothing) {
   TrainingRun run{.partition = {4}, .samples = 96'000, .steps = 2, .evaluates = false};
@@ -166,7 +142,8 @@ TEST(CudaResident, AnySeedMakesThemWithinTheBoundOfThePlanAndLeavesNothing) {
     run.replicas = 1 + seed % 2;
     allocator.reset_peak();
     EXPECT_EQ(trained(run, Images::resident, seed).digest, sent.digest);
-    const std::size_t bound = bound_of(run, costs), peak = allocator.counters().peak_bytes - before;
+    const std::size_t bound = bound_of(pipeline_of(on_gpu(run, Images::resident)), costs);
+    const std::size_t peak = allocator.counters().peak_bytes - before;
     EXPECT_LE(peak, bound);
     EXPECT_GE(peak, images);
     EXPECT_EQ(allocator.counters().in_use_bytes, before);

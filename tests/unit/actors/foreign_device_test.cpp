@@ -14,7 +14,7 @@
 #include "actors/evaluate.h"
 #include "ops/nn/network.h"
 #include "ops/on_device.h"
-#include "ops/primitives/embedding.h"
+#include "rows_module.h"
 #include "runtime/error.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/digest.h"
@@ -185,27 +185,12 @@ TEST(ForeignDevice, EvaluatesTensorsOfTheCpuAsTheCpuDoes) {
   EXPECT_EQ(found.loss, expected.loss);
 }
 
-/// Takes each number of a sample for the row of a weight.
-class Rows final : public nn::Module {
- public:
-  using Module::Module;
-  void declare(StateSpec& spec) override {
-    weight_ = spec.add_parameter("weight", {10, 3}, {Initializer::Kind::constant, 1.0});
-  }
-  Value forward(Tape& tape, Value x) override {
-    return tape.record(primitives::Embedding{.weight = weight_}, x);
-  }
-
- private:
-  ParameterIndex weight_;
-};
-
 TEST(ForeignDevice, RefusesPixelsThatNameNoRowAsTheCpuDoes) {
   Tensor pixels = Tensor::zeros({2, 1, 2, 2}, DType::u8), values = Tensor::zeros({1, 256});
   std::iota(values.data<float>(), values.data<float>() + 256, 0.0f);
   const auto refusal_on = [&](const Stream& stream) -> std::string {
     Model model;
-    model.add<Rows>("rows");
+    model.add<testing::Rows>("rows");
     Network network(std::move(model), 0, 1, DType::f32, stream);
     network.use(on_device(stream, initial_state(network.spec(), DType::f32, 1)));
     network.take_pixels(values);
