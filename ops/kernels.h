@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "runtime/random.h"
 #include "runtime/tensor/tensor.h"
@@ -189,6 +190,15 @@ struct MomentumStep {
   bool nesterov = false;
 };
 
+/// What a momentum_step reads and writes: flat tensors of one length and type. `momentum` is
+/// undefined in the first step, and both momentums are if factors.momentum is 0. New tensors may be
+/// the old ones.
+struct MomentumUpdate {
+  MomentumStep factors;
+  Tensor weights, gradient, momentum;
+  Tensor new_weights, new_momentum;  ///< written
+};
+
 /// The factors of an adam_step. In update t, which counts from 1, the corrections of the two
 /// averages' bias towards zero are 1 - beta1^t and 1 - beta2^t.
 struct AdamStep {
@@ -198,6 +208,14 @@ struct AdamStep {
   double epsilon = 1e-8;
   double weight_decay = 0.0;
   bool decoupled_decay = false;
+};
+
+/// What an adam_step reads and writes: flat tensors of one length and type. The old averages are
+/// undefined in the first update. New tensors may be the old ones.
+struct AdamUpdate {
+  AdamStep factors;
+  Tensor weights, gradient, exp_avg, exp_avg_sq;
+  Tensor new_weights, new_exp_avg, new_exp_avg_sq;  ///< written
 };
 
 /// The kernels of ops/kernel_list.inc, by name: `kernels(device, dtype).relu(stream, x)`.

@@ -135,15 +135,20 @@ std::vector<Kernel> all_kernels() {
       {"momentum_step", 5,
        [](const Stream& s, Inputs& in) {
          auto& [weights, momentum, none] = updated(in);
-         table().momentum_step(s, {.momentum = 0.9}, flat(in.x), flat(in.grad), flat(in.z), weights,
-                               momentum);
+         table().momentum_step(
+             s, {{{.momentum = 0.9}, flat(in.x), flat(in.grad), flat(in.z), weights, momentum}});
        }},
       {"adam_step", 7,
        [](const Stream& s, Inputs& in) {
          auto& [weights, average, square] = updated(in);
-         table().adam_step(s, {.lr = 1e-3, .weight_decay = 0.01, .decoupled_decay = true},
-                           flat(in.x), flat(in.grad), flat(in.z), flat(in.square), weights, average,
-                           square);
+         table().adam_step(s, {{{.lr = 1e-3, .weight_decay = 0.01, .decoupled_decay = true},
+                                flat(in.x),
+                                flat(in.grad),
+                                flat(in.z),
+                                flat(in.square),
+                                weights,
+                                average,
+                                square}});
        }},
   };
 }

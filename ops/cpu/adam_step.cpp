@@ -68,10 +68,12 @@ namespace troupe::cpu {
 
 HWY_EXPORT(adam);
 
+namespace {
+
 // One pass over the arrays.
-void adam_step(const Stream& stream, const AdamStep& factors, const Tensor& weights,
-               const Tensor& gradient, const Tensor& exp_avg, const Tensor& exp_avg_sq,
-               Tensor& new_weights, Tensor& new_exp_avg, Tensor& new_exp_avg_sq) {
+void apply(const Stream& stream, const AdamUpdate& update) {
+  const auto& [factors, weights, gradient, exp_avg, exp_avg_sq, new_weights, new_exp_avg,
+               new_exp_avg_sq] = update;
   const std::int64_t count = weights.element_count();
   const auto check = [&](const char* what, const Tensor& tensor) {
     check_vector("adam_step", what, tensor, count);
@@ -95,8 +97,14 @@ void adam_step(const Stream& stream, const AdamStep& factors, const Tensor& weig
     arrays.exp_avg_sq = exp_avg_sq.data<float>();
   }
   parallel(stream, count, elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(adam)(factors, arrays, begin, end);
+    HWY_DYNAMIC_DISPATCH(adam)(update.factors, arrays, begin, end);
   });
+}
+
+}  // namespace
+
+void adam_step(const Stream& stream, const std::vector<AdamUpdate>& updates) {
+  for (const AdamUpdate& update : updates) apply(stream, update);
 }
 
 }  // namespace troupe::cpu

@@ -92,25 +92,23 @@ Tensor arithmetic_f64(const Stream& stream, ArithmeticOperation operation, const
   });
 }
 
-void momentum_step_f64(const Stream& stream, const MomentumStep& factors, const Tensor& weights,
-                       const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
-                       Tensor& new_momentum) {
-  for_ranges(stream, weights.element_count(), part_elements, [&](const Range& range) {
-    Tensor next = range.of(new_weights), next_momentum = range.of(new_momentum);
-    reference::momentum_step(stream, factors, range.of(weights), range.of(gradient),
-                             range.of(momentum), next, next_momentum);
-  });
+void momentum_step_f64(const Stream& stream, const std::vector<MomentumUpdate>& updates) {
+  for (const MomentumUpdate& all : updates)
+    for_ranges(stream, all.weights.element_count(), part_elements, [&](const Range& range) {
+      reference::momentum_step(stream, {{all.factors, range.of(all.weights), range.of(all.gradient),
+                                         range.of(all.momentum), range.of(all.new_weights),
+                                         range.of(all.new_momentum)}});
+    });
 }
 
-void adam_step_f64(const Stream& stream, const AdamStep& factors, const Tensor& weights,
-                   const Tensor& gradient, const Tensor& exp_avg, const Tensor& exp_avg_sq,
-                   Tensor& new_weights, Tensor& new_exp_avg, Tensor& new_exp_avg_sq) {
-  for_ranges(stream, weights.element_count(), part_elements, [&](const Range& range) {
-    Tensor next = range.of(new_weights), average = range.of(new_exp_avg),
-           squares = range.of(new_exp_avg_sq);
-    reference::adam_step(stream, factors, range.of(weights), range.of(gradient), range.of(exp_avg),
-                         range.of(exp_avg_sq), next, average, squares);
-  });
+void adam_step_f64(const Stream& stream, const std::vector<AdamUpdate>& updates) {
+  for (const AdamUpdate& all : updates)
+    for_ranges(stream, all.weights.element_count(), part_elements, [&](const Range& range) {
+      reference::adam_step(
+          stream, {{all.factors, range.of(all.weights), range.of(all.gradient),
+                    range.of(all.exp_avg), range.of(all.exp_avg_sq), range.of(all.new_weights),
+                    range.of(all.new_exp_avg), range.of(all.new_exp_avg_sq)}});
+    });
 }
 
 LayerNormOutput layer_norm_f64(const Stream& stream, const Tensor& x, const Tensor& weight,

@@ -55,10 +55,11 @@ namespace troupe::cpu {
 
 HWY_EXPORT(step);
 
+namespace {
+
 // One pass over the arrays.
-void momentum_step(const Stream& stream, const MomentumStep& factors, const Tensor& weights,
-                   const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
-                   Tensor& new_momentum) {
+void apply(const Stream& stream, const MomentumUpdate& update) {
+  const auto& [factors, weights, gradient, momentum, new_weights, new_momentum] = update;
   const std::int64_t count = weights.element_count();
   const auto check = [&](const char* what, const Tensor& tensor) {
     check_vector("momentum_step", what, tensor, count);
@@ -77,8 +78,14 @@ void momentum_step(const Stream& stream, const MomentumStep& factors, const Tens
     }
   }
   parallel(stream, count, elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(step)(factors, arrays, begin, end);
+    HWY_DYNAMIC_DISPATCH(step)(update.factors, arrays, begin, end);
   });
+}
+
+}  // namespace
+
+void momentum_step(const Stream& stream, const std::vector<MomentumUpdate>& updates) {
+  for (const MomentumUpdate& update : updates) apply(stream, update);
 }
 
 }  // namespace troupe::cpu

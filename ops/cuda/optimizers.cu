@@ -1,9 +1,11 @@
-// Steps of optimizers over flat arrays, in the order of the reference's operations.
+// Steps of optimizers over flat arrays, in the order of the reference's operations. One launch does
+// as many updates as its arguments hold.
 
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
@@ -77,28 +79,68 @@ struct Adam {
   }
 };
 
+/// The steps of a launch. A tile is what a block does at once: one pack for each of its threads.
+template <class Step>
+struct Steps {
+  struct One {
+    Step step;
+    std::int64_t count;      ///< elements
+    std::int64_t last_tile;  ///< behind its tiles, which follow those of the step before
+  };
+  static constexpr std::size_t most = 4000 / sizeof(One);  // arguments of 4 KiB fit any device
+  One at[most];
+};
+
 template <int N, class Step>
-__global__ void step_kernel(Step step, std::int64_t count) {
-  const std::int64_t packs = count / N;
-  for (std::int64_t i = first_index(); i < packs; i += grid_threads()) step.template step<N>(i);
-  for (std::int64_t i = packs * N + first_index(); i < count; i += grid_threads())
-    step.template step<1>(i);
+__global__ void step_kernel(const __grid_constant__ Steps<Step> steps, std::int64_t tiles) {
+  int s = 0;
+  std::int64_t first_tile = 0;
+  for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    while (tile >= steps.at[s].last_tile) first_tile = steps.at[s++].last_tile;
+    const std::int64_t count = steps.at[s].count;
+    const std::int64_t pack = (tile - first_tile) * blockDim.x + threadIdx.x;
+    if ((pack + 1) * N <= count)
+      steps.at[s].step.template step<N>(pack);
+    else
+      for (std::int64_t i = pack * N; i < count; ++i) steps.at[s].step.template step<1>(i);
+  }
 }
 
-/// `arrays` are those of the step, some of them null.
+/// Launches the steps that it is given, when its arguments are full and at the end.
 template <class T, class Step>
-void run(const Stream& stream, const Step& step, std::int64_t count,
-         std::initializer_list<const T*> arrays) {
-  constexpr int width = pack_width<T>;
-  if (count == 0) return;
-  const bool aligned =
-      std::ranges::all_of(arrays, [](const T* array) { return aligned_for_packs(array); });
-  if (aligned)
-    Launch(stream, blocks_for((count + width - 1) / width), block_threads)(step_kernel<width, Step>,
-                                                                           step, count);
-  else
-    Launch(stream, blocks_for(count), block_threads)(step_kernel<1, Step>, step, count);
-}
+class Batch {
+ public:
+  explicit Batch(const Stream& stream) : stream_(stream) {}
+
+  /// `arrays` are those of the step, some of them null.
+  void add(const Step& step, std::int64_t count, std::initializer_list<const T*> arrays) {
+    if (count == 0) return;
+    const bool aligned =
+        std::ranges::all_of(arrays, [](const T* array) { return aligned_for_packs(array); });
+    if (size_ == Steps<Step>::most || aligned != aligned_) launch();
+    aligned_ = aligned;
+    const std::int64_t of_tile = std::int64_t{block_threads} * (aligned ? pack_width<T> : 1);
+    tiles_ += (count + of_tile - 1) / of_tile;
+    steps_.at[size_++] = {step, count, tiles_};
+  }
+  void launch() {
+    if (size_ == 0) return;
+    const Launch launch(stream_, blocks_for(tiles_, 1), block_threads);
+    if (aligned_)
+      launch(step_kernel<pack_width<T>, Step>, steps_, tiles_);
+    else
+      launch(step_kernel<1, Step>, steps_, tiles_);
+    size_ = 0;
+    tiles_ = 0;
+  }
+
+ private:
+  const Stream& stream_;
+  Steps<Step> steps_{};
+  std::size_t size_ = 0;
+  std::int64_t tiles_ = 0;
+  bool aligned_ = true;
+};
 
 /// Throws Error{bad_shape} unless all are as long as the weights and of their type.
 void check_vectors(const char* kernel, const Tensor& weights,
@@ -112,57 +154,93 @@ void check_vectors(const char* kernel, const Tensor& weights,
                   "all arrays of a step have one length and one type");
 }
 
-}  // namespace
+void check_type(const char* kernel, const Tensor& weights, DType dtype) {
+  if (weights.defined() && weights.dtype() == dtype) return;
+  throw Error(ErrorCode::bad_shape, std::string(kernel) + ": updates of several types",
+              "give updates of one type");
+}
 
-void momentum_step(const Stream& stream, const MomentumStep& factors, const Tensor& weights,
-                   const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
-                   Tensor& new_momentum) {
+void check(const MomentumUpdate& update, DType dtype) {
+  const auto& [factors, weights, gradient, momentum, new_weights, new_momentum] = update;
+  check_type("momentum_step", weights, dtype);
   check_vectors("momentum_step", weights, {&gradient, &new_weights});
+  if (factors.momentum == 0.0) return;
+  check_vectors("momentum_step", weights, {&new_momentum});
+  if (momentum.defined()) check_vectors("momentum_step", weights, {&momentum});
+}
+
+void check(const AdamUpdate& update, DType dtype) {
+  check_type("adam_step", update.weights, dtype);
+  check_vectors(
+      "adam_step", update.weights,
+      {&update.gradient, &update.new_weights, &update.new_exp_avg, &update.new_exp_avg_sq});
+  if (update.exp_avg.defined())
+    check_vectors("adam_step", update.weights, {&update.exp_avg, &update.exp_avg_sq});
+}
+
+template <class T>
+void add(Batch<T, Momentum<T>>& batch, const Stream& stream, const MomentumUpdate& update) {
+  const MomentumStep& factors = update.factors;
   const bool keeps = factors.momentum != 0.0;
-  if (keeps) check_vectors("momentum_step", weights, {&new_momentum});
-  if (keeps && momentum.defined()) check_vectors("momentum_step", weights, {&momentum});
-  visit_float(weights.dtype(), [&]<class T>(T) {
-    const Momentum<T> step{.lr = static_cast<T>(factors.lr),
-                           .momentum = static_cast<T>(factors.momentum),
-                           .weight_decay = static_cast<T>(factors.weight_decay),
-                           .nesterov = factors.nesterov,
-                           .weights = input<T>(stream, weights),
-                           .gradient = input<T>(stream, gradient),
-                           .old = keeps ? input<T>(stream, momentum) : nullptr,
-                           .new_weights = output<T>(stream, new_weights),
-                           .next = keeps ? output<T>(stream, new_momentum) : nullptr};
-    run<T>(stream, step, weights.element_count(),
-           {step.weights, step.gradient, step.old, step.new_weights, step.next});
+  const Momentum<T> step{.lr = static_cast<T>(factors.lr),
+                         .momentum = static_cast<T>(factors.momentum),
+                         .weight_decay = static_cast<T>(factors.weight_decay),
+                         .nesterov = factors.nesterov,
+                         .weights = input<T>(stream, update.weights),
+                         .gradient = input<T>(stream, update.gradient),
+                         .old = keeps ? input<T>(stream, update.momentum) : nullptr,
+                         .new_weights = output<T>(stream, update.new_weights),
+                         .next = keeps ? output<T>(stream, update.new_momentum) : nullptr};
+  batch.add(step, update.weights.element_count(),
+            {step.weights, step.gradient, step.old, step.new_weights, step.next});
+}
+
+template <class T>
+void add(Batch<T, Adam<T>>& batch, const Stream& stream, const AdamUpdate& update) {
+  const AdamStep& factors = update.factors;
+  const bool decoupled = factors.decoupled_decay, first = !update.exp_avg.defined();
+  const Adam<T> step{
+      .kept = static_cast<T>(decoupled ? 1.0 - factors.lr * factors.weight_decay : 1.0),
+      .decay = static_cast<T>(decoupled ? 0.0 : factors.weight_decay),
+      .weight1 = static_cast<T>(1.0 - factors.beta1),
+      .weight2 = static_cast<T>(1.0 - factors.beta2),
+      .keep2 = static_cast<T>(factors.beta2),
+      .step_size = static_cast<T>(factors.lr / factors.correction1),
+      .root = static_cast<T>(std::sqrt(factors.correction2)),
+      .epsilon = static_cast<T>(factors.epsilon),
+      .weights = input<T>(stream, update.weights),
+      .gradient = input<T>(stream, update.gradient),
+      .exp_avg = first ? nullptr : input<T>(stream, update.exp_avg),
+      .exp_avg_sq = first ? nullptr : input<T>(stream, update.exp_avg_sq),
+      .new_weights = output<T>(stream, update.new_weights),
+      .new_exp_avg = output<T>(stream, update.new_exp_avg),
+      .new_exp_avg_sq = output<T>(stream, update.new_exp_avg_sq)};
+  batch.add(step, update.weights.element_count(),
+            {step.weights, step.gradient, step.exp_avg, step.exp_avg_sq, step.new_weights,
+             step.new_exp_avg, step.new_exp_avg_sq});
+}
+
+/// Nothing is launched unless all updates are sound.
+template <template <class> class Step, class Update>
+void run(const Stream& stream, const std::vector<Update>& updates) {
+  if (updates.empty()) return;
+  const DType dtype = updates.front().weights.dtype();
+  for (const Update& update : updates) check(update, dtype);
+  visit_float(dtype, [&]<class T>(T) {
+    Batch<T, Step<T>> batch(stream);
+    for (const Update& update : updates) add(batch, stream, update);
+    batch.launch();
   });
 }
 
-void adam_step(const Stream& stream, const AdamStep& factors, const Tensor& weights,
-               const Tensor& gradient, const Tensor& exp_avg, const Tensor& exp_avg_sq,
-               Tensor& new_weights, Tensor& new_exp_avg, Tensor& new_exp_avg_sq) {
-  check_vectors("adam_step", weights, {&gradient, &new_weights, &new_exp_avg, &new_exp_avg_sq});
-  if (exp_avg.defined()) check_vectors("adam_step", weights, {&exp_avg, &exp_avg_sq});
-  const bool decoupled = factors.decoupled_decay;
-  visit_float(weights.dtype(), [&]<class T>(T) {
-    const Adam<T> step{
-        .kept = static_cast<T>(decoupled ? 1.0 - factors.lr * factors.weight_decay : 1.0),
-        .decay = static_cast<T>(decoupled ? 0.0 : factors.weight_decay),
-        .weight1 = static_cast<T>(1.0 - factors.beta1),
-        .weight2 = static_cast<T>(1.0 - factors.beta2),
-        .keep2 = static_cast<T>(factors.beta2),
-        .step_size = static_cast<T>(factors.lr / factors.correction1),
-        .root = static_cast<T>(std::sqrt(factors.correction2)),
-        .epsilon = static_cast<T>(factors.epsilon),
-        .weights = input<T>(stream, weights),
-        .gradient = input<T>(stream, gradient),
-        .exp_avg = input<T>(stream, exp_avg),
-        .exp_avg_sq = exp_avg.defined() ? input<T>(stream, exp_avg_sq) : nullptr,
-        .new_weights = output<T>(stream, new_weights),
-        .new_exp_avg = output<T>(stream, new_exp_avg),
-        .new_exp_avg_sq = output<T>(stream, new_exp_avg_sq)};
-    run<T>(stream, step, weights.element_count(),
-           {step.weights, step.gradient, step.exp_avg, step.exp_avg_sq, step.new_weights,
-            step.new_exp_avg, step.new_exp_avg_sq});
-  });
+}  // namespace
+
+void momentum_step(const Stream& stream, const std::vector<MomentumUpdate>& updates) {
+  run<Momentum>(stream, updates);
+}
+
+void adam_step(const Stream& stream, const std::vector<AdamUpdate>& updates) {
+  run<Adam>(stream, updates);
 }
 
 }  // namespace troupe::cuda

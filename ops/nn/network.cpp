@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "ops/backend.h"
@@ -319,6 +320,8 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     next.optimizer_state.push_back({name, new_state.back()});
   }
   const KernelTable& table = kernels(stream_.device, dtype_);
+  std::deque<std::vector<Tensor>> parts;  // what `updates` refers to
+  std::vector<UpdateBy<Optimizer>> updates;
   const auto update = [&](const GroupRun& run, std::int64_t begin, const Tensor& gradient) {
     const std::int64_t count = gradient.element_count();
     const Optimizer& rule = run.group ? run.group->optimizer : optimizer;
@@ -328,8 +331,8 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
         Tensor unused = new_state[i].narrow(begin, count);
         table.fill(stream_, 0.0, unused);
       }
-    const std::vector<Tensor> old_parts = parts_of(names, state, own, begin, count);
-    std::vector<Tensor> new_parts = parts_of(names, new_state, own, begin, count);
+    std::vector<Tensor>& new_parts =
+        parts.emplace_back(parts_of(names, new_state, own, begin, count));
     if (run.frozen) {  // kept as they are, infinite ones too
       Tensor kept = next.weights.narrow(begin, count);
       table.copy(stream_, now.weights.narrow(begin, count), kept);
@@ -337,12 +340,19 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
       return;
     }
     const double lr = run.group ? run.group->lr.value_or(step.lr) : step.lr;
-    rule.update(stream_, {.updates = step.updates, .lr = lr},
-                {.weights = now.weights.narrow(begin, count),
-                 .gradient = gradient,
-                 .state = old_parts,
-                 .new_weights = next.weights.narrow(begin, count),
-                 .new_state = new_parts});
+    updates.push_back(
+        {.rule = rule,
+         .step = {.updates = step.updates, .lr = lr},
+         .slice = {.weights = now.weights.narrow(begin, count),
+                   .gradient = gradient,
+                   .state = parts.emplace_back(parts_of(names, state, own, begin, count)),
+                   .new_weights = next.weights.narrow(begin, count),
+                   .new_state = new_parts}});
+  };
+  const auto update_all = [&] {
+    if (!updates.empty()) optimizer.update_all(stream_, updates);
+    updates.clear();
+    parts.clear();
   };
   const std::vector<GroupRun> runs = group_runs(optimizer, spec_);
   const double limit = optimizer.clip_value(), factor = optimizer.gradient_factor();
@@ -362,7 +372,10 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
       if (first < last) update(runs[r], first, gradient.narrow(first - begin, last - first));
     }
     end = begin;
+    // A copy is given back before the next bucket is copied.
+    if (limit > 0 || factor != 1 || part.device() != stream_.device) update_all();
   }
+  update_all();
   spec_.clear_padding(stream_, next.weights);  // Adam without epsilon makes NaN of zeroes
   if (optimizer.average_decay() > 0) average(optimizer.average_decay(), next);
 }

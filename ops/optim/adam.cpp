@@ -40,19 +40,34 @@ std::vector<std::string> AdamOf<decoupled>::state_names() const {
 template <bool decoupled>
 void AdamOf<decoupled>::update(const Stream& stream, const OptimizerStep& step,
                                const OptimizerSlice& slice) const {
-  const auto count = static_cast<double>(step.updates + 1);
-  const AdamStep factors{.lr = step.lr,
-                         .beta1 = betas[0],
-                         .beta2 = betas[1],
-                         .correction1 = 1.0 - std::pow(betas[0], count),
-                         .correction2 = 1.0 - std::pow(betas[1], count),
-                         .epsilon = epsilon,
-                         .weight_decay = weight_decay,
-                         .decoupled_decay = decoupled};
-  Tensor new_weights = slice.new_weights;
-  kernels(stream.device, new_weights.dtype())
-      .adam_step(stream, factors, slice.weights, slice.gradient, slice.state[0], slice.state[1],
-                 new_weights, slice.new_state[0], slice.new_state[1]);
+  const UpdateBy<AdamOf> update{*this, step, slice};
+  update_all(stream, {&update, 1});
+}
+
+template <bool decoupled>
+void AdamOf<decoupled>::update_all(const Stream& stream,
+                                   std::span<const UpdateBy<AdamOf>> updates) {
+  if (updates.empty()) return;
+  std::vector<AdamUpdate> all;
+  for (const auto& [rule, step, slice] : updates) {
+    const auto count = static_cast<double>(step.updates + 1);
+    all.push_back({.factors = {.lr = step.lr,
+                               .beta1 = rule.betas[0],
+                               .beta2 = rule.betas[1],
+                               .correction1 = 1.0 - std::pow(rule.betas[0], count),
+                               .correction2 = 1.0 - std::pow(rule.betas[1], count),
+                               .epsilon = rule.epsilon,
+                               .weight_decay = rule.weight_decay,
+                               .decoupled_decay = decoupled},
+                   .weights = slice.weights,
+                   .gradient = slice.gradient,
+                   .exp_avg = slice.state[0],
+                   .exp_avg_sq = slice.state[1],
+                   .new_weights = slice.new_weights,
+                   .new_exp_avg = slice.new_state[0],
+                   .new_exp_avg_sq = slice.new_state[1]});
+  }
+  kernels(stream.device, all.front().weights.dtype()).adam_step(stream, all);
 }
 
 template struct AdamOf<false>;

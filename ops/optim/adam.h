@@ -21,6 +21,7 @@ struct AdamOf {
   void check() const;
   std::vector<std::string> state_names() const;
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const;
+  static void update_all(const Stream& stream, std::span<const UpdateBy<AdamOf>> updates);
 };
 
 using Adam = AdamOf<false>;

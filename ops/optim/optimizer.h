@@ -32,6 +32,14 @@ struct OptimizerSlice {
   std::span<Tensor> new_state;    ///< by state_names; written
 };
 
+/// One of the updates that are given at once; none reads what another writes.
+template <class Rule>
+struct UpdateBy {
+  const Rule& rule;
+  OptimizerStep step;
+  OptimizerSlice slice;
+};
+
 /// A struct that describes an optimizer: its members are the hyper-parameters of a parameter group.
 /// It has no state of its own, so several threads may use it.
 /// - `state_names` names the state tensors that it keeps, each with one element for each element of
@@ -39,9 +47,11 @@ struct OptimizerSlice {
 /// - `update` writes the new weights and state of a slice. Element by element: any division of the
 ///   parameters into slices gives the same bits.
 ///
-/// It may also have `OptionFields options()`, which declares the members with key, range and text,
-/// and `void check() const`, which throws Error{bad_options} where they contradict each other. A
-/// `static constexpr double usual_lr` is the learning rate that most runs with it have.
+/// It may also have `static void update_all(const Stream&, std::span<const UpdateBy<O>>)`, which
+/// does the updates of a stage, of all parameter groups, with fewer kernels than `update` would for
+/// each. It may also have `OptionFields options()`, which declares the members with key, range and
+/// text, and `void check() const`, which throws Error{bad_options} where they contradict each
+/// other. A `static constexpr double usual_lr` is the learning rate that most runs with it have.
 /// `ops/optim/sgd.h` is an example.
 template <class O>
 concept OptimizerDefinition = Named<O> &&
@@ -68,6 +78,16 @@ class Optimizer : public Definition {
         state_names_([](const Optimizer& self) { return self.as<O>().state_names(); }),
         update_([](const Optimizer& self, const Stream& stream, const OptimizerStep& step,
                    const OptimizerSlice& slice) { self.as<O>().update(stream, step, slice); }),
+        update_all_([](const Stream& stream, std::span<const UpdateBy<Optimizer>> updates) {
+          if constexpr (requires { &O::update_all; }) {
+            std::vector<UpdateBy<O>> own;
+            for (const auto& [rule, step, slice] : updates)
+              own.push_back({rule.template as<O>(), step, slice});
+            O::update_all(stream, own);
+          } else {
+            for (const auto& [rule, step, slice] : updates) rule.update(stream, step, slice);
+          }
+        }),
         check_([](const Optimizer& self) {
           if constexpr (requires(const O& own) { own.check(); }) self.as<O>().check();
         }) {
@@ -116,6 +136,10 @@ class Optimizer : public Definition {
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const {
     update_(*this, stream, step, slice);
   }
+  /// Updates by this optimizer and those of its groups.
+  void update_all(const Stream& stream, std::span<const UpdateBy<Optimizer>> updates) const {
+    update_all_(stream, updates);
+  }
   /// Throws Error{bad_options} for hyper-parameters outside their declared ranges, and for those
   /// that contradict each other; also those of the groups.
   void check() const;
@@ -127,6 +151,7 @@ class Optimizer : public Definition {
   std::vector<std::string> (*state_names_)(const Optimizer& self);
   void (*update_)(const Optimizer& self, const Stream& stream, const OptimizerStep& step,
                   const OptimizerSlice& slice);
+  void (*update_all_)(const Stream& stream, std::span<const UpdateBy<Optimizer>> updates);
   void (*check_)(const Optimizer& self);
   std::optional<double> usual_lr_;
   std::vector<ParameterGroup> groups_;

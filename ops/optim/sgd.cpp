@@ -25,14 +25,24 @@ std::vector<std::string> Sgd::state_names() const {
 
 void Sgd::update(const Stream& stream, const OptimizerStep& step,
                  const OptimizerSlice& slice) const {
-  Tensor none;
-  Tensor new_weights = slice.new_weights;
-  const MomentumStep factors{
-      .lr = step.lr, .momentum = momentum, .weight_decay = weight_decay, .nesterov = nesterov};
-  kernels(stream.device, new_weights.dtype())
-      .momentum_step(stream, factors, slice.weights, slice.gradient,
-                     slice.state.empty() ? none : slice.state[0], new_weights,
-                     slice.new_state.empty() ? none : slice.new_state[0]);
+  const UpdateBy<Sgd> update{*this, step, slice};
+  update_all(stream, {&update, 1});
+}
+
+void Sgd::update_all(const Stream& stream, std::span<const UpdateBy<Sgd>> updates) {
+  if (updates.empty()) return;
+  std::vector<MomentumUpdate> all;
+  for (const auto& [rule, step, slice] : updates)
+    all.push_back({.factors = {.lr = step.lr,
+                               .momentum = rule.momentum,
+                               .weight_decay = rule.weight_decay,
+                               .nesterov = rule.nesterov},
+                   .weights = slice.weights,
+                   .gradient = slice.gradient,
+                   .momentum = slice.state.empty() ? Tensor() : slice.state[0],
+                   .new_weights = slice.new_weights,
+                   .new_momentum = slice.new_state.empty() ? Tensor() : slice.new_state[0]});
+  kernels(stream.device, all.front().weights.dtype()).momentum_step(stream, all);
 }
 
 }  // namespace troupe

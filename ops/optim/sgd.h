@@ -15,6 +15,7 @@ struct Sgd {
   void check() const;
   std::vector<std::string> state_names() const;
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const;
+  static void update_all(const Stream& stream, std::span<const UpdateBy<Sgd>> updates);
 };
 
 }  // namespace troupe

@@ -10,11 +10,9 @@ double lerp(double from, double to, double weight) {
   return weight < 0.5 ? from + weight * (to - from) : to - (to - from) * (1.0 - weight);
 }
 
-}  // namespace
-
-void adam_step(const Stream&, const AdamStep& factors, const Tensor& weights,
-               const Tensor& gradient, const Tensor& exp_avg, const Tensor& exp_avg_sq,
-               Tensor& new_weights, Tensor& new_exp_avg, Tensor& new_exp_avg_sq) {
+void apply(const AdamUpdate& update) {
+  const auto& [factors, weights, gradient, exp_avg, exp_avg_sq, new_weights, new_exp_avg,
+               new_exp_avg_sq] = update;
   const double kept = factors.decoupled_decay ? 1.0 - factors.lr * factors.weight_decay : 1.0;
   const double decay = factors.decoupled_decay ? 0.0 : factors.weight_decay;
   const double step_size = factors.lr / factors.correction1, root = std::sqrt(factors.correction2);
@@ -31,6 +29,12 @@ void adam_step(const Stream&, const AdamStep& factors, const Tensor& weights,
     new_weights.data<double>()[e] =
         kept * w - step_size * m / (std::sqrt(v) / root + factors.epsilon);
   }
+}
+
+}  // namespace
+
+void adam_step(const Stream&, const std::vector<AdamUpdate>& updates) {
+  for (const AdamUpdate& update : updates) apply(update);
 }
 
 }  // namespace troupe::reference

@@ -1,10 +1,10 @@
 #include "ops/reference/kernels.h"
 
 namespace troupe::reference {
+namespace {
 
-void momentum_step(const Stream&, const MomentumStep& factors, const Tensor& weights,
-                   const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
-                   Tensor& new_momentum) {
+void apply(const MomentumUpdate& update) {
+  const auto& [factors, weights, gradient, momentum, new_weights, new_momentum] = update;
   const double *from = weights.data<double>(), *gradients = gradient.data<double>();
   const bool has_momentum = factors.momentum != 0.0;
   const double* old = has_momentum && momentum.defined() ? momentum.data<double>() : nullptr;
@@ -22,6 +22,12 @@ void momentum_step(const Stream&, const MomentumStep& factors, const Tensor& wei
     }
     to[e] = w - factors.lr * direction;
   }
+}
+
+}  // namespace
+
+void momentum_step(const Stream&, const std::vector<MomentumUpdate>& updates) {
+  for (const MomentumUpdate& update : updates) apply(update);
 }
 
 }  // namespace troupe::reference

@@ -43,12 +43,13 @@ TEST(CudaOptimizers, MomentumStepsAreTheReferences) {
         for (const std::int64_t shift : {0, 1}) {
           const bool keeps = factors.momentum != 0.0;
           Tensor new_w = Tensor::empty({count}, DType::f64, Device::cpu()), new_m = new_w.clone();
-          reference::momentum_step({}, factors, w, g, m, new_w, new_m);
+          reference::momentum_step({}, {{factors, w, g, m, new_w, new_m}});
           Tensor found = shifted(stream, w, dtype, shift);
           Tensor kept = shifted(stream, m.defined() ? m : g, dtype, 0), none;
           kernels(stream.get().device, dtype)
-              .momentum_step(stream.get(), factors, found, shifted(stream, g, dtype, shift),
-                             m.defined() ? kept : none, found, keeps ? kept : none);
+              .momentum_step(stream.get(),
+                             {{factors, found, shifted(stream, g, dtype, shift),
+                               m.defined() ? kept : none, found, keeps ? kept : none}});
           expect_near(stream, found, new_w, bound_of(dtype));
           if (keeps) {
             expect_near(stream, kept, new_m, bound_of(dtype));
@@ -72,13 +73,14 @@ TEST(CudaOptimizers, AdamStepsAreTheReferences) {
         for (const std::int64_t shift : {0, 1}) {
           Tensor new_w = Tensor::empty({count}, DType::f64, Device::cpu());
           Tensor new_m = new_w.clone(), new_v = new_w.clone(), none;
-          reference::adam_step({}, factors, w, g, first ? none : m, first ? none : v, new_w, new_m,
-                               new_v);
+          reference::adam_step(
+              {}, {{factors, w, g, first ? none : m, first ? none : v, new_w, new_m, new_v}});
           Tensor found = shifted(stream, w, dtype, shift);
           Tensor average = shifted(stream, m, dtype, shift), squares = shifted(stream, v, dtype, 0);
           kernels(stream.get().device, dtype)
-              .adam_step(stream.get(), factors, found, shifted(stream, g, dtype, 0),
-                         first ? none : average, first ? none : squares, found, average, squares);
+              .adam_step(stream.get(),
+                         {{factors, found, shifted(stream, g, dtype, 0), first ? none : average,
+                           first ? none : squares, found, average, squares}});
           expect_near(stream, found, new_w, 5 * bound_of(dtype));
           expect_near(stream, average, new_m, bound_of(dtype));
           expect_near(stream, squares, new_v, bound_of(dtype));
@@ -86,12 +88,119 @@ TEST(CudaOptimizers, AdamStepsAreTheReferences) {
   EXPECT_EQ(stream.violations(), 0);
 }
 
+/// Parts of a flat tensor, of any lengths, an empty one among them.
+std::vector<std::pair<std::int64_t, std::int64_t>> parts_of(std::int64_t many) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> parts;
+  for (std::int64_t p = 0, begin = 0; p < many; ++p) {
+    const std::int64_t length = p == 1 ? 0 : p % 3 == 0 ? 2053 : p % 3 == 1 ? 16 : 5;
+    parts.emplace_back(begin, length);
+    begin += (length + 15) / 16 * 16;
+  }
+  return parts;
+}
+
+TEST(CudaOptimizers, DoManyUpdatesAtOnceWithTheBitsOfEach) {
+  EmulatedStream stream;
+  const auto parts = parts_of(24);
+  const std::int64_t all = parts.back().first + 2053;
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const KernelTable& table = kernels(stream.get().device, dtype);
+    const auto given = [&](unsigned seed) {
+      Tensor there = zeros(stream.get(), {all}, dtype);
+      table.copy(stream.get(), absolute(random_tensor({all}, seed)), there);
+      return there;
+    };
+    const Tensor w = given(1), g = given(2), m = given(3), v = given(4);
+    struct Made {
+      Tensor weights, first, second;
+    };
+    const auto made = [&](bool at_once, bool adam) {
+      const auto empty = [&] { return zeros(stream.get(), {all}, dtype); };
+      Made to{empty(), empty(), empty()};
+      std::vector<MomentumUpdate> of_momentum;
+      std::vector<AdamUpdate> of_adam;
+      for (const auto& [begin, length] : parts) {
+        const auto part = [&, begin = begin, length = length](const Tensor& tensor) {
+          return tensor.narrow(begin, length);
+        };
+        const double lr = 0.1 / static_cast<double>(begin + 1);
+        of_momentum.push_back({{.lr = lr, .momentum = 0.9},
+                               part(w),
+                               part(g),
+                               part(m),
+                               part(to.weights),
+                               part(to.first)});
+        of_adam.push_back({{.lr = lr, .correction2 = 0.1},
+                           part(w),
+                           part(g),
+                           part(m),
+                           part(v),
+                           part(to.weights),
+                           part(to.first),
+                           part(to.second)});
+      }
+      const auto give = [&](auto kernel, const auto& updates) {
+        if (at_once) return kernel(stream.get(), updates);
+        for (const auto& update : updates) kernel(stream.get(), {update});
+      };
+      adam ? give(table.adam_step, of_adam) : give(table.momentum_step, of_momentum);
+      return to;
+    };
+    for (const bool adam : {false, true}) {
+      const Made once = made(true, adam), each = made(false, adam);
+      expect_near(stream, once.weights, on_cpu(stream.get(), each.weights), 0);
+      expect_near(stream, once.first, on_cpu(stream.get(), each.first), 0);
+      expect_near(stream, once.second, on_cpu(stream.get(), each.second), 0);
+    }
+  }
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+// Arguments of a launch are limited; nor do updates that are not aligned share one with others.
+TEST(CudaOptimizers, DoMoreUpdatesThanALaunchTakes) {
+  EmulatedStream stream;
+  const auto parts = parts_of(200);
+  const std::int64_t all = parts.back().first + 2053;
+  const Tensor w = zeros(stream.get(), {all}, DType::f32),
+               g = zeros(stream.get(), {all}, DType::f32);
+  const KernelTable& table = kernels(stream.get().device, DType::f32);
+  Tensor ones = g;
+  table.fill(stream.get(), 1, ones);
+  std::vector<MomentumUpdate> updates;
+  for (const auto& [begin, length] : parts) {
+    const std::int64_t shift = begin % 5 == 0 && length > 0 ? 1 : 0;
+    const auto part = [&](const Tensor& tensor) {
+      return tensor.narrow(begin + shift, length - shift);
+    };
+    updates.push_back({{.lr = 2}, part(w), part(g), {}, part(w), {}});
+    if (shift > 0)
+      updates.push_back(
+          {{.lr = 2}, w.narrow(begin, 1), g.narrow(begin, 1), {}, w.narrow(begin, 1), {}});
+  }
+  table.momentum_step(stream.get(), updates);
+  const Tensor found = on_cpu(stream.get(), w);
+  for (const auto& [begin, length] : parts)
+    for (std::int64_t e = begin; e < begin + length; ++e)
+      ASSERT_EQ(found.data<float>()[e], -2) << e;
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+TEST(CudaOptimizers, RefuseUpdatesOfSeveralTypes) {
+  EmulatedStream stream;
+  const auto update = [&](DType dtype) {
+    const Tensor w = zeros(stream.get(), {4}, dtype);
+    return MomentumUpdate{{.lr = 0.1}, w, w, {}, w, {}};
+  };
+  EXPECT_THROW(kernels(stream.get().device, DType::f32)
+                   .momentum_step(stream.get(), {update(DType::f32), update(DType::f64)}),
+               Error);
+}
+
 TEST(CudaOptimizers, RefuseArraysOfAnotherLength) {
   EmulatedStream stream;
   const Tensor w = zeros(stream.get(), {4}, DType::f32), g = zeros(stream.get(), {3}, DType::f32);
-  Tensor to = w, none;
   EXPECT_THROW(kernels(stream.get().device, DType::f32)
-                   .momentum_step(stream.get(), {.lr = 0.1}, w, g, none, to, none),
+                   .momentum_step(stream.get(), {{{.lr = 0.1}, w, g, {}, w, {}}}),
                Error);
 }
 

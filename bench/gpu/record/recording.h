@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "ops/kernels.h"
 
@@ -35,6 +36,18 @@ inline void count(Traffic& traffic, const LayerNormOutput& o) {
 inline void count(Traffic& traffic, const LossOutput& o) {
   count(traffic, o.totals);
   count(traffic, o.logits_grad);
+}
+inline void count(Traffic& traffic, const std::vector<MomentumUpdate>& updates) {
+  for (const MomentumUpdate& u : updates)
+    for (const Tensor* tensor :
+         {&u.weights, &u.gradient, &u.momentum, &u.new_weights, &u.new_momentum})
+      count(traffic, *tensor);
+}
+inline void count(Traffic& traffic, const std::vector<AdamUpdate>& updates) {
+  for (const AdamUpdate& u : updates)
+    for (const Tensor* tensor : {&u.weights, &u.gradient, &u.exp_avg, &u.exp_avg_sq, &u.new_weights,
+                                 &u.new_exp_avg, &u.new_exp_avg_sq})
+      count(traffic, *tensor);
 }
 inline void count(Traffic& traffic, const AttentionOutput& o) {
   count(traffic, o.y);

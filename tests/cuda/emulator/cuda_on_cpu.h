@@ -19,8 +19,10 @@
 #undef __shared__
 #undef __constant__
 #undef __forceinline__
+#undef __grid_constant__
 #undef __launch_bounds__
 #define __global__
+#define __grid_constant__
 #define __device__
 #define __host__
 #define __forceinline__ inline

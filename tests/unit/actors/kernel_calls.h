@@ -71,10 +71,6 @@ template <class F>
 void visit_tensors(const AttentionOptions&, F&&) {}
 template <class F>
 void visit_tensors(const PoolOptions&, F&&) {}
-template <class F>
-void visit_tensors(const MomentumStep&, F&&) {}
-template <class F>
-void visit_tensors(const AdamStep&, F&&) {}
 template <class Number, class F>
 requires(std::is_arithmetic_v<Number> || std::is_enum_v<Number>) void visit_tensors(Number, F&&) {}
 
@@ -83,10 +79,10 @@ requires(std::is_arithmetic_v<Number> || std::is_enum_v<Number>) void visit_tens
 ///     explicit Call(std::string_view kernel);
 ///     void on(int argument, const Stream& stream);
 ///     void reads(int argument, const Tensor& tensor);
-///     void writes(int argument, const Tensor& tensor);  // of an argument `Tensor&`
-///     void begin();                                      // the kernel runs until the destructor
-///     void makes(const Tensor& result);
-///     static void copy(DType table, const Stream& stream, const Tensor& from, Tensor& to);
+///     void writes(int argument, const Tensor& tensor);  // of an argument `Tensor&`, or of an
+///     update void begin();                                      // the kernel runs until the
+///     destructor void makes(const Tensor& result); static void copy(DType table, const Stream&
+///     stream, const Tensor& from, Tensor& to);
 template <class Call>
 class KernelCalls {
   class Layer;
@@ -100,6 +96,23 @@ class KernelCalls {
       visit_tensors(argument, [&](const Tensor& tensor) { call.writes(place, tensor); });
     else
       visit_tensors(argument, [&](const Tensor& tensor) { call.reads(place, tensor); });
+  }
+  static void show(Call& call, int place, const std::vector<MomentumUpdate>& updates) {
+    for (const MomentumUpdate& update : updates)
+      show(call, place, {update.weights, update.gradient, update.momentum},
+           {update.new_weights, update.new_momentum});
+  }
+  static void show(Call& call, int place, const std::vector<AdamUpdate>& updates) {
+    for (const AdamUpdate& update : updates)
+      show(call, place, {update.weights, update.gradient, update.exp_avg, update.exp_avg_sq},
+           {update.new_weights, update.new_exp_avg, update.new_exp_avg_sq});
+  }
+  static void show(Call& call, int place, const std::vector<Tensor>& read,
+                   const std::vector<Tensor>& written) {
+    for (const Tensor& tensor : read)
+      visit_tensors(tensor, [&](const Tensor& defined) { call.reads(place, defined); });
+    for (const Tensor& tensor : written)
+      visit_tensors(tensor, [&](const Tensor& defined) { call.writes(place, defined); });
   }
   template <class... Args>
   static void begin(Call& call, Args&... args) {

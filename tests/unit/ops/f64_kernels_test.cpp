@@ -352,16 +352,26 @@ TEST(F64Parts, OfOptimizersAreTheReferences) {
       for (const Tensor& before : {Tensor(), average}) {
         Tensor next = empty(), momentum = empty();
         with.momentum_step(stream,
-                           {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
-                           weights, gradient, before, next, momentum);
+                           {{{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
+                             weights,
+                             gradient,
+                             before,
+                             next,
+                             momentum}});
         results.insert(results.end(), {next, momentum});
         Tensor adam = empty(), new_average = empty(), new_squares = empty();
-        with.adam_step(stream, {.lr = 0.1, .weight_decay = 0.01}, weights, gradient, before,
-                       before.defined() ? squares : Tensor(), adam, new_average, new_squares);
+        with.adam_step(stream, {{{.lr = 0.1, .weight_decay = 0.01},
+                                 weights,
+                                 gradient,
+                                 before,
+                                 before.defined() ? squares : Tensor(),
+                                 adam,
+                                 new_average,
+                                 new_squares}});
         results.insert(results.end(), {adam, new_average, new_squares});
       }
-      Tensor next = empty(), none;
-      with.momentum_step(stream, {.lr = 0.1}, weights, gradient, {}, next, none);
+      const Tensor next = empty();
+      with.momentum_step(stream, {{{.lr = 0.1}, weights, gradient, {}, next, {}}});
       results.push_back(next);
       return results;
     };

@@ -98,6 +98,42 @@ TEST_F(SmallNetwork, TellsAnOptimizerTheUpdatesSoFarNotTheSteps) {
   EXPECT_EQ(network_.state()->optimizer_state.at(0).tensor.data<float>()[0], 2.0f);
 }
 
+/// Notes how many updates it is given at once.
+struct OptimizerOfAll {
+  static constexpr std::string_view name = "of_all";
+  static inline std::vector<std::size_t> given;
+
+  std::vector<std::string> state_names() const { return {}; }
+  void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const {
+    Sgd{}.update(stream, step, slice);
+  }
+  static void update_all(const Stream& stream, std::span<const UpdateBy<OptimizerOfAll>> updates) {
+    given.push_back(updates.size());
+    for (const auto& [rule, step, slice] : updates) rule.update(stream, step, slice);
+  }
+};
+
+TEST_F(SmallNetwork, UpdatesAllBucketsAndGroupsAtOnceUnlessTheirGradientsAreCopies) {
+  const Optimizer groups =
+      Optimizer(OptimizerOfAll{})
+          .with_groups({{.parameters = {"*.bias"}, .optimizer = OptimizerOfAll{}, .lr = 0.2}});
+  const Tensor whole = gradient();
+  const std::int64_t half = network_.spec().parameters().back().offset;
+  const std::vector<Tensor> buckets{whole.narrow(half, whole.element_count() - half),
+                                    whole.narrow(0, half)};
+  OptimizerOfAll::given.clear();
+  const StatePtr next = network_.step(groups, 0.1, buckets, {});
+  EXPECT_THAT(OptimizerOfAll::given, testing::ElementsAre(network_.spec().parameters().size()))
+      << "weights and biases alternate";
+  const StatePtr expected = network_.step(groups, 0.1, whole, {});
+  EXPECT_EQ(std::memcmp(next->weights.raw(), expected->weights.raw(), next->weights.bytes()), 0);
+  OptimizerOfAll::given.clear();
+  (void)network_.step(groups.with_clip_value(0.1), 0.1, buckets, {});
+  EXPECT_THAT(OptimizerOfAll::given,
+              testing::ElementsAre(1, network_.spec().parameters().size() - 1))
+      << "a copy is given back before the next one is made";
+}
+
 TEST_F(SmallNetwork, ClipsTheGradientInACopyBeforeTheUpdate) {
   Tensor large = gradient();
   const std::int64_t half = large.element_count() / 2;

@@ -30,8 +30,8 @@ Arrays updated(const Stream& stream, const AdamStep& factors, const Arrays& from
                const Tensor& gradient) {
   const auto empty = [&] { return Tensor::empty(gradient.shape(), DType::f32, Device::cpu()); };
   Arrays to{empty(), empty(), empty()};
-  table().adam_step(stream, factors, from.weights, gradient, from.exp_avg, from.exp_avg_sq,
-                    to.weights, to.exp_avg, to.exp_avg_sq);
+  table().adam_step(stream, {{factors, from.weights, gradient, from.exp_avg, from.exp_avg_sq,
+                              to.weights, to.exp_avg, to.exp_avg_sq}});
   return to;
 }
 
@@ -39,8 +39,8 @@ Arrays by_reference(const AdamStep& factors, const Arrays& from, const Tensor& g
   const auto wide = [](const Tensor& t) { return t.defined() ? cast(t, DType::f64) : Tensor(); };
   const auto empty = [&] { return Tensor::empty(gradient.shape(), DType::f64, Device::cpu()); };
   Arrays to{empty(), empty(), empty()};
-  reference::adam_step({}, factors, wide(from.weights), wide(gradient), wide(from.exp_avg),
-                       wide(from.exp_avg_sq), to.weights, to.exp_avg, to.exp_avg_sq);
+  reference::adam_step({}, {{factors, wide(from.weights), wide(gradient), wide(from.exp_avg),
+                             wide(from.exp_avg_sq), to.weights, to.exp_avg, to.exp_avg_sq}});
   return to;
 }
 
@@ -82,8 +82,8 @@ TEST_P(VectorAdamStep, WritesTheSameBitsInPlace) {
   Arrays arrays = random_arrays(1003);
   const Tensor gradient = vector_of(random_values(1003, 2));
   const Arrays apart = updated({}, factors, arrays, gradient);
-  table().adam_step({}, factors, arrays.weights, gradient, arrays.exp_avg, arrays.exp_avg_sq,
-                    arrays.weights, arrays.exp_avg, arrays.exp_avg_sq);
+  table().adam_step({}, {{factors, arrays.weights, gradient, arrays.exp_avg, arrays.exp_avg_sq,
+                          arrays.weights, arrays.exp_avg, arrays.exp_avg_sq}});
   for (std::size_t part = 0; part < 3; ++part)
     expect_same_bits(*arrays.all()[part], *apart.all()[part]);
 }
@@ -118,7 +118,7 @@ TEST(VectorAdamStepValues, KeepsAWeightWithoutAGradientUnlessEpsilonIsZero) {
 TEST(VectorAdamStepErrors, NamesTheArrayThatDoesNotFit) {
   Tensor weights = vector_of({1, 2, 3}), average = vector_of({0, 0, 0}), square = vector_of({0, 0});
   try {
-    table().adam_step({}, {}, weights, weights, average, square, weights, average, average);
+    table().adam_step({}, {{{}, weights, weights, average, square, weights, average, average}});
     FAIL() << "two values of exp_avg_sq for three weights";
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("exp_avg_sq"), std::string::npos) << error.message();

@@ -42,8 +42,8 @@ TEST_P(VectorMomentumStep, FollowsTheUpdateRule) {
         in_place ? momentum.clone() : Tensor::empty({count}, DType::f32, Device::cpu());
     const Tensor& from = in_place ? to : weights;
     const Tensor& from_momentum = in_place ? to_momentum : momentum;
-    table().momentum_step(stream, o, from, gradient, first_step ? Tensor() : from_momentum, to,
-                          to_momentum);
+    table().momentum_step(
+        stream, {{o, from, gradient, first_step ? Tensor() : from_momentum, to, to_momentum}});
     return want_momentum ? to_momentum : to;
   };
   const Tensor result = on_any_threads([&](const Stream& s) { return run(s, false, false); });
@@ -56,19 +56,19 @@ TEST_P(VectorMomentumStep, FollowsTheUpdateRule) {
 }
 
 TEST(VectorMomentumStepWithoutMomentum, NeedsNoMomentumArrays) {
-  Tensor weights = vector_of({1, 2, 3}), none;
-  table().momentum_step({}, {.lr = 1}, weights, vector_of({1, 1, 1}), none, weights, none);
+  const Tensor weights = vector_of({1, 2, 3});
+  table().momentum_step({}, {{{.lr = 1}, weights, vector_of({1, 1, 1}), {}, weights, {}}});
   EXPECT_EQ(values_of(weights), (std::vector<float>{0, 1, 2}));
 }
 
 TEST(VectorMomentumStepErrors, NamesTheArrayThatDoesNotFit) {
-  Tensor weights = vector_of({1, 2, 3}), momentum = vector_of({0, 0}), none;
+  const Tensor weights = vector_of({1, 2, 3}), momentum = vector_of({0, 0});
   const Tensor gradient = vector_of({1, 1, 1});
-  EXPECT_THROW(table().momentum_step({}, {}, weights, vector_of({1}), none, weights, none), Error);
-  EXPECT_THROW(table().momentum_step({}, {.momentum = 0.9}, weights, gradient, none, weights, none),
-               Error);
+  const auto step = [](const MomentumUpdate& update) { table().momentum_step({}, {update}); };
+  EXPECT_THROW(step({{}, weights, vector_of({1}), {}, weights, {}}), Error);
+  EXPECT_THROW(step({{.momentum = 0.9}, weights, gradient, {}, weights, {}}), Error);
   try {
-    table().momentum_step({}, {.momentum = 0.9}, weights, gradient, momentum, weights, momentum);
+    step({{.momentum = 0.9}, weights, gradient, momentum, weights, momentum});
     FAIL() << "two values of momentum for three weights";
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("momentum"), std::string::npos) << error.message();
