@@ -16,6 +16,11 @@ class VectorClock {
     for (std::size_t i = 0; i < other.counts_.size(); ++i)
       counts_[i] = std::max(counts_[i], other.counts_[i]);
   }
+  bool covers(const VectorClock& other) const {
+    for (std::size_t i = 0; i < other.counts_.size(); ++i)
+      if (other.counts_[i] > of(i)) return false;
+    return true;
+  }
   /// One more operation of the stream: its number, from 1.
   std::uint32_t tick(std::size_t stream) {
     counts_.resize(std::max(counts_.size(), stream + 1));

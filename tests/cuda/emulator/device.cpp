@@ -284,6 +284,9 @@ cudaError_t Device::wait_on_device(cudaStream_t stream, cudaEvent_t event) {
   if (!recording) return error;
   if (queue->captured) return refuse_capture(*queue, "a stream waits for an event");
   ++stream_waits_;
+  VectorClock before = queue->clock;
+  before.join(host_);
+  if (!before.covers((*recording)->clock) && ++ordering_waits_ == left_out_at_) return cudaSuccess;
   queue->clock.join((*recording)->clock);
   push(*queue, {.run = [](const Operation&) {}, .awaits = *recording});
   return cudaSuccess;
@@ -482,6 +485,7 @@ void Device::begin(const EmulationOptions& options) {
   Memory::get().set_checked(options.computes);
   const std::lock_guard lock(mutex_);
   options_ = options;
+  left_out_at_ = options.left_out_wait == 0 ? 0 : ordering_waits_ + options.left_out_wait;
   checked_places_ = options.checked_places;
   computes_ = options.computes;
   random_.seed(options.seed);
@@ -539,6 +543,7 @@ Counts Device::counts() {
           .recordings = recordings_,
           .stream_waits = stream_waits_,
           .host_functions = host_functions_,
+          .ordering_waits = ordering_waits_,
           .launched_graphs = launched_graphs_};
 }
 

@@ -138,6 +138,7 @@ class Device {
   std::uint64_t allowed_ = 0;  ///< tasks, of Pace::by_hand
   std::uint64_t done_ = 0;     ///< tasks
   std::uint64_t recordings_ = 0, stream_waits_ = 0, host_functions_ = 0;
+  std::uint64_t ordering_waits_ = 0, left_out_at_ = 0;
   std::uint64_t launched_graphs_ = 0;
   std::uint64_t fails_at_ = 0;
   bool failed_ = false;

@@ -23,6 +23,9 @@ struct EmulationOptions {
   /// False: kernels, copies and fills do nothing and are not checked, and nobody reads memory that
   /// they would write. For counting what a run gives to a device that would take too long here.
   bool computes = true;
+  /// The n-th wait of a stream for an event does nothing, of the waits that put something in order;
+  /// 0: none.
+  std::uint64_t left_out_wait = 0;
   // Of memory; what is allocated at the beginning counts.
   std::size_t device_bytes = SIZE_MAX, pinned_bytes = SIZE_MAX;
   // What the driver tells of itself and of the device.
@@ -42,6 +45,7 @@ struct Counts {
   std::uint64_t operations = 0;       ///< done by all streams in this process
   // Calls of this process so far.
   std::uint64_t recordings = 0, stream_waits = 0, host_functions = 0;
+  std::uint64_t ordering_waits = 0;  ///< those that EmulationOptions::left_out_wait counts
   std::uint64_t launched_graphs = 0;
 };
 
