@@ -113,8 +113,11 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const std::int64_t size = pipeline.batch_size, parts = pipeline.micro_batches;
   if (size % parts != 0)
     sentences.push_back(
-        fmt::format("train.batch_size {} in {} micro-batches: {} samples in some, {} in others",
-                    size, parts, size / parts + 1, size / parts));
+        fmt::format("train.batch_size {} in {} micro-batches: {} samples in some, {} in others{}",
+                    size, parts, size / parts + 1, size / parts,
+                    pipeline.cuda_graphs && pipeline.stream.device != Device::cpu()
+                        ? ", which run without CUDA graphs"
+                        : ""));
   const std::int64_t samples = pipeline.data.dataset.count(Split::train), rest = samples % size;
   if (pipeline.data.drop_last && 100 * rest >= samples)
     sentences.push_back(fmt::format(

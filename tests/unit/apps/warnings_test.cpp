@@ -6,6 +6,7 @@
 
 #include "apps/options/load_options.h"
 #include "ops/backend.h"
+#include "ops/planned_device.h"
 #include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
@@ -58,6 +59,28 @@ TEST(Warnings, TellThatImagesStayOnTheCpuWhichComputes) {
   const char* const words = "data.resident has no effect: the CPU computes";
   EXPECT_THAT(reported({"data.resident=true"}), HasSubstr(words));
   EXPECT_THAT(reported({}), Not(HasSubstr(words)));
+}
+
+TEST(Warnings, TellThatTheCpuHasNoCudaGraphs) {
+  const char* const words = "cuda_graphs has no effect: the CPU computes";
+  EXPECT_THAT(reported({"cuda_graphs=true"}), HasSubstr(words));
+  EXPECT_THAT(reported({}), Not(HasSubstr(words)));
+}
+
+TEST(Warnings, NameMicroBatchesThatHaveNoCudaGraphs) {
+  const auto on_gpu = [](const std::string& graphs, const std::string& parts) {
+    const Options options =
+        options_with({graphs, "train.batch_size=20", "train.micro_batches=" + parts});
+    PipelineOptions pipeline = pipeline_options(options, {}, {});
+    pipeline.stream.device = planned_device({.title = "a GPU"});
+    std::string all;
+    for (const std::string& warning : warnings(options, {}, pipeline)) all += warning + "\n";
+    return all;
+  };
+  const char* const words = "2 in others, which run without CUDA graphs\n";
+  EXPECT_THAT(on_gpu("cuda_graphs=true", "8"), HasSubstr(words));
+  EXPECT_THAT(on_gpu("cuda_graphs=false", "8"), HasSubstr("2 in others\n"));
+  EXPECT_THAT(on_gpu("cuda_graphs=true", "5"), Not(HasSubstr("CUDA graphs")));
 }
 
 TEST(Warnings, NameAMeanOfSamplesThatAreNoPixels) {
