@@ -97,7 +97,7 @@ OptionFields precision_fields(PipelineOptions& options) {
   OptionFields fields{precision_field(options)};
   fields.push_back(
       rounding_field("matmul_precision", options.stream.matmul_tf32,
-                     "linear layers, matmul and attention of f32; tf32: a GPU may round what they "
+                     "linear layers and matmul of f32; tf32: a GPU may round what they "
                      "multiply to TF32",
                      {.synonyms = {"float32_matmul_precision", "matmul_allow_tf32"},
                       .hints = {{"allow_tf32", both}, {"tf32", both}, {"fp32_precision", both}},
