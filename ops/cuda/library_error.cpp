@@ -28,14 +28,16 @@ void throw_error(const LibraryFailure& failure) {
   if (!no_device) check(context, operation.c_str());  // plans for described devices need none
   const std::string what =
       fmt::format("{} could not {}: {}", failure.library, failure.operation, failure.reason);
+  const std::string graphs = captures_here() ? "set `cuda_graphs` to false, or " : "";
   if (failure.out_of_memory || (!no_device && free_bytes < little_memory))
     throw OutOfMemory(fmt::format("{} ({} MiB of the device's {} are free)", what, free_bytes >> 20,
                                   all_bytes >> 20),
-                      "lower `batch_size`, raise `micro_batches`, or choose a device with more "
-                      "memory");
+                      graphs +
+                          "lower `batch_size`, raise `micro_batches`, or choose a device with "
+                          "more memory");
   throw Error(ErrorCode::unsupported, what,
-              fmt::format("look for a {} that fits the driver and the CUDA toolkit of this build",
-                          failure.library));
+              fmt::format("{}look for a {} that fits the driver and the CUDA toolkit of this build",
+                          graphs, failure.library));
 }
 
 void warn_once(const std::string& text) {

@@ -29,7 +29,7 @@ decltype(auto) with_memory(const Stream& stream, F&& f) {
   try {
     return f();
   } catch (const OutOfMemory&) {
-    if (captures_here()) throw;  // the capture has ended
+    if (captures_here()) throw;  // trim() would wait for captures, of which this thread makes one
     const LastingScope of_the_device;
     CachingAllocator::of(stream.device).trim();
   }

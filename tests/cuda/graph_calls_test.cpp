@@ -13,6 +13,7 @@
 #include "ops/cuda/error.h"
 #include "ops/models/models.h"
 #include "ops/on_device.h"
+#include "runtime/error.h"
 #include "runtime/tensor/allocator.h"
 #include "stream_work.h"
 
@@ -214,6 +215,21 @@ TEST_F(GraphCalls, LeaveTheirMemoryToOthersAfterTheyHaveRun) {
   }
   EXPECT_GT(allocator.counters().reused, 0u);
   EXPECT_EQ(cuda_on_cpu::counts().graphs, 0);
+}
+
+TEST_F(GraphCalls, NameTheOptionWhenMemoryIsOutAmidACapture) {
+  const Emulation emulation({.device_bytes = std::size_t{1} << 20});
+  DeviceStream& device = *device_stream(stream_.get());
+  device.begin_capture();
+  try {
+    (void)Tensor::empty({1 << 20}, DType::f32, stream_.get().device);
+    ADD_FAILURE() << "4 MiB of 1";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+    EXPECT_THAT(error.remedy(), ::testing::HasSubstr("set `cuda_graphs` to false"));
+  }
+  (void)device.end_capture();
+  EXPECT_EQ(stream_.violations(), 0);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "emulated.h"
 #include "emulator/emulation.h"
 #include "ops/on_device.h"
+#include "runtime/device/device_stream.h"
 #include "runtime/error.h"
 
 namespace troupe::testing {
@@ -43,6 +44,19 @@ TEST(CudaLibraryError, IsOutOfMemoryIfHardlyAnyIsLeft) {
   const Emulation emulation({.device_bytes = std::size_t{32} << 20});
   EXPECT_THAT(error_of({"cuDNN", operation, "CUDNN_STATUS_INTERNAL_ERROR"}).what(),
               AllOf(HasSubstr("out of memory: "), HasSubstr("of the device's 32 are free")));
+}
+
+TEST(CudaLibraryError, NamesTheGraphsWhileOneIsCaptured) {
+  EmulatedStream stream;
+  DeviceStream& device = *device_stream(stream.get());
+  device.begin_capture();
+  const Error refused = error_of({"cuDNN", operation, "CUDNN_STATUS_NOT_SUPPORTED"});
+  const Error full = error_of({"cuDNN", operation, "CUDNN_STATUS_ALLOC_FAILED", true});
+  (void)device.end_capture();
+  EXPECT_THAT(refused.remedy(), HasSubstr("set `cuda_graphs` to false, or look for a cuDNN"));
+  EXPECT_THAT(full.remedy(), HasSubstr("set `cuda_graphs` to false, or lower `batch_size`"));
+  EXPECT_THAT(error_of({"cuDNN", operation, "CUDNN_STATUS_NOT_SUPPORTED"}).remedy(),
+              ::testing::Not(HasSubstr("cuda_graphs")));
 }
 
 TEST(CudaLibraryError, IsThatOfAContextThatIsLost) {
