@@ -65,8 +65,9 @@ Tensor ResidentImages::on_device(const Stream& stream, Split split, const Tensor
   if (copy.copied && copy.copied->done() && !copy.copied->status()) copy = {};
   DeviceStream* given_to = device_stream(stream);
   if (!copy.images.defined()) {
-    copy.images = copied(stream, images);
-    if (given_to) copy.copied = given_to->record();
+    Copy made{.images = copied(stream, images)};
+    if (given_to) made.copied = given_to->record();
+    copy = std::move(made);
   } else if (given_to) {
     given_to->wait(copy.copied, Awaits::results);
   }
