@@ -23,12 +23,16 @@ inline TrainingRun on_gpu(TrainingRun run) {
   return run;
 }
 
-/// Of the weights at the end; the emulator must have found nothing.
-inline std::string digest_on_gpu(const TrainingRun& run, std::uint32_t seed) {
+/// The emulator must have found nothing.
+inline TrainingResult trained_on_gpu(const TrainingRun& run, std::uint32_t seed) {
   const cuda_on_cpu::Emulation emulation({.seed = seed, .checked_places = 61});
-  std::string digest = train(on_gpu(run)).digest;
+  TrainingResult result = train(on_gpu(run));
   EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
-  return digest;
+  return result;
+}
+/// Of the weights at the end.
+inline std::string digest_on_gpu(const TrainingRun& run, std::uint32_t seed) {
+  return trained_on_gpu(run, seed).digest;
 }
 
 /// What the plan of a run says that its process may hold in the device's memory.
