@@ -89,9 +89,9 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// Whether the stream can capture work.
   virtual bool captures() const { return false; }
   /// The owner begins to capture: what it gives the stream does not run, but becomes part of a
-  /// graph, until end_capture(). Until then, copies from and to the CPU's memory throw
-  /// Error{unsupported}, as do waits for other streams. Both throw what the device answers; after
-  /// end_capture() the stream works as before.
+  /// graph, until end_capture(). Until then, copies from and to the CPU's memory throw, as do waits
+  /// for fences that have not passed; record() and mark() are of the point before the capture. Both
+  /// functions throw what the device answers; after end_capture() the stream works as before.
   virtual void begin_capture() {}
   virtual DeviceGraphPtr end_capture() { return nullptr; }
   /// The owner is about to give work that it will repeat, or captures, with other random numbers
