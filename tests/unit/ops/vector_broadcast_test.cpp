@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/cpu/processor.h"
 #include "ops/primitives/arithmetic.h"
 #include "ops/primitives/broadcasting.h"
 #include "ops/primitives/reduction.h"
@@ -106,8 +107,8 @@ TEST(VectorBroadcastValues, SumsOfManyElementsLoseNoAccuracy) {
   std::ranges::fill(ones.elements<float>(), 0.1f);
   const Tensor sum =
       on_any_threads([&](const Stream& s) { return table().sum_to(s, ones, {}, Shape{1}, 1.0); });
-  // Shorter vectors add more of the equally rounded numbers to each lane.
-  EXPECT_NEAR(*sum.data<float>(), 500000.1f, 2.5f);
+  // Shorter vectors add more of the equally rounded numbers to each lane. One sum is off by 21,725.
+  EXPECT_NEAR(*sum.data<float>(), 500000.1f, cpu::has_avx512() ? 0.5f : 2.5f);
   const Tensor columns =
       table().sum_to({}, ones.narrow(0, 5'000'000).reshape({1'250'000, 4}), {}, Shape{1, 4}, 1.0);
   for (const float value : columns.elements<float>()) EXPECT_NEAR(value, 125000.0f, 0.2f);
