@@ -79,10 +79,10 @@ requires(std::is_arithmetic_v<Number> || std::is_enum_v<Number>) void visit_tens
 ///     explicit Call(std::string_view kernel);
 ///     void on(int argument, const Stream& stream);
 ///     void reads(int argument, const Tensor& tensor);
-///     void writes(int argument, const Tensor& tensor);  // of an argument `Tensor&`, or of an
-///     update void begin();                                      // the kernel runs until the
-///     destructor void makes(const Tensor& result); static void copy(DType table, const Stream&
-///     stream, const Tensor& from, Tensor& to);
+///     void writes(int argument, const Tensor& tensor);  // a `Tensor&`, or a result of an update
+///     void begin();                                      // the kernel runs until the destructor
+///     void makes(const Tensor& result);
+///     static void copy(DType table, const Stream& stream, const Tensor& from, Tensor& to);
 template <class Call>
 class KernelCalls {
   class Layer;
