@@ -3,9 +3,9 @@
 // `ops/cuda`, `ops/reference`) defines a function of each name and signature in its namespace.
 //
 // A kernel allocates its results on the stream's device, and writes only to arguments of type
-// `Tensor&`. All tensors are on the stream's device; `copy` also accesses the memory of the CPU.
-// The bits do not depend on the number of threads. Only kernels access the memory of a device other
-// than the CPU; `copy` brings a tensor from there. Shapes are (N, C, H, W) for any layout. Outputs
+// `Tensor&` and the new tensors of updates. All tensors are on the stream's device; `copy` also
+// accesses the CPU's memory, and brings a tensor from a device whose memory only kernels access.
+// The bits do not depend on the number of threads. Shapes are (N, C, H, W) for any layout. Outputs
 // keep the layout of the input unless stated.
 
 #include <array>

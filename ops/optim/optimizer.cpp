@@ -142,6 +142,14 @@ std::vector<std::string> Optimizer::state_names() const {
   return names;
 }
 
+void Optimizer::update_all(const Stream& stream,
+                           std::span<const UpdateBy<Optimizer>> updates) const {
+  // Groups of another optimizer, which check() refuses, are updated each by their own.
+  const auto is_alike = [&](const auto& one) { return one.rule.update_all_ == update_all_; };
+  if (std::ranges::all_of(updates, is_alike)) return update_all_(stream, updates);
+  for (const auto& [rule, step, slice] : updates) rule.update(stream, step, slice);
+}
+
 void Optimizer::check() const {
   check_options();
   check_(*this);

@@ -79,7 +79,9 @@ class Optimizer : public Definition {
         update_([](const Optimizer& self, const Stream& stream, const OptimizerStep& step,
                    const OptimizerSlice& slice) { self.as<O>().update(stream, step, slice); }),
         update_all_([](const Stream& stream, std::span<const UpdateBy<Optimizer>> updates) {
-          if constexpr (requires { &O::update_all; }) {
+          if constexpr (requires(std::span<const UpdateBy<O>> own) {
+                          O::update_all(stream, own);
+                        }) {
             std::vector<UpdateBy<O>> own;
             for (const auto& [rule, step, slice] : updates)
               own.push_back({rule.template as<O>(), step, slice});
@@ -137,9 +139,7 @@ class Optimizer : public Definition {
     update_(*this, stream, step, slice);
   }
   /// Updates by this optimizer and those of its groups.
-  void update_all(const Stream& stream, std::span<const UpdateBy<Optimizer>> updates) const {
-    update_all_(stream, updates);
-  }
+  void update_all(const Stream& stream, std::span<const UpdateBy<Optimizer>> updates) const;
   /// Throws Error{bad_options} for hyper-parameters outside their declared ranges, and for those
   /// that contradict each other; also those of the groups.
   void check() const;

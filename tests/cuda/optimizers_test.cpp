@@ -101,7 +101,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> parts_of(std::int64_t many) {
 
 TEST(CudaOptimizers, DoManyUpdatesAtOnceWithTheBitsOfEach) {
   EmulatedStream stream;
-  const auto parts = parts_of(24);
+  const auto parts = parts_of(45);  // Adam's arguments take 38 in f32
   const std::int64_t all = parts.back().first + 2053;
   for (const DType dtype : {DType::f32, DType::f64}) {
     const KernelTable& table = kernels(stream.get().device, dtype);
@@ -124,7 +124,8 @@ TEST(CudaOptimizers, DoManyUpdatesAtOnceWithTheBitsOfEach) {
           return tensor.narrow(begin, length);
         };
         const double lr = 0.1 / static_cast<double>(begin + 1);
-        of_momentum.push_back({{.lr = lr, .momentum = 0.9},
+        const double momentum = of_momentum.size() % 4 == 3 ? 0 : 0.9;
+        of_momentum.push_back({{.lr = lr, .momentum = momentum},
                                part(w),
                                part(g),
                                part(m),

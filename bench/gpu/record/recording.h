@@ -61,8 +61,7 @@ template <class T>
 concept WithoutTensors = std::is_arithmetic_v<T> || std::is_enum_v<T> ||
     std::is_same_v<T, Stream> || std::is_same_v<T, Shape> || std::is_same_v<T, RandomKey> ||
     std::is_same_v<T, PoolOptions> || std::is_same_v<T, MatmulOptions> ||
-    std::is_same_v<T, AttentionOptions> || std::is_same_v<T, MomentumStep> ||
-    std::is_same_v<T, AdamStep> || std::is_same_v<T, ElementPlaces>;
+    std::is_same_v<T, AttentionOptions> || std::is_same_v<T, ElementPlaces>;
 template <WithoutTensors T>
 void count(Traffic&, const T&) {}
 

@@ -134,6 +134,28 @@ TEST_F(SmallNetwork, UpdatesAllBucketsAndGroupsAtOnceUnlessTheirGradientsAreCopi
       << "a copy is given back before the next one is made";
 }
 
+// It inherits `update_all`, which is for the updates of another type.
+struct HalfSgd : Sgd {
+  static constexpr std::string_view name = "half_sgd";
+  void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const {
+    Sgd::update(stream, {.updates = step.updates, .lr = step.lr / 2}, slice);
+  }
+};
+
+TEST_F(SmallNetwork, IsUpdatedByAnOptimizerThatDerivesFromAnother) {
+  const StatePtr next = network_.step(HalfSgd{}, 0.2, gradient(), {});
+  const StatePtr expected = network_.step(Sgd{}, 0.1, gradient(), {});
+  EXPECT_EQ(std::memcmp(next->weights.raw(), expected->weights.raw(), next->weights.bytes()), 0);
+}
+
+TEST_F(SmallNetwork, IsUpdatedByTheOptimizersOfItsGroups) {
+  const Optimizer other =
+      Optimizer(OptimizerOfAll{}).with_groups({{.parameters = {"*.bias"}, .optimizer = Sgd{}}});
+  const StatePtr next = network_.step(other, 0.1, gradient(), {});
+  const StatePtr expected = network_.step(Sgd{}, 0.1, gradient(), {});
+  EXPECT_EQ(std::memcmp(next->weights.raw(), expected->weights.raw(), next->weights.bytes()), 0);
+}
+
 TEST_F(SmallNetwork, ClipsTheGradientInACopyBeforeTheUpdate) {
   Tensor large = gradient();
   const std::int64_t half = large.element_count() / 2;
