@@ -13,24 +13,30 @@ namespace {
 
 using cuda_on_cpu::Emulation;
 
-// Not each one: a stream that reuses a block waits for all that another has been given by then, of
-// which what used the block may have been done long ago.
-TEST(CudaPipeline, WaitsThatAreLeftOutAreFound) {
-  const TrainingRun run{.partition = {2, 2}, .replicas = 2, .steps = 2, .evaluates = false};
-  constexpr std::uint64_t tried = 12;
-  std::uint64_t found = 0;
-  for (std::uint64_t n = 1; n <= tried; ++n) {
-    const Emulation emulation({.seed = n, .pace = cuda_on_cpu::Pace::lazy, .left_out_wait = 2 * n});
+// Not each wait is found, since not each is needed in each run: a reducer waits for the gradient
+// that it keeps until another comes, perhaps with a later wait for the same stream.
+TEST(CudaPipeline, WaitsThatAreLeftOutAreFoundUnlessAnotherWaitDoes) {
+  const TrainingRun run{.partition = {2, 2}, .replicas = 2, .steps = 1, .evaluates = false};
+  const std::string complete = digest_on_gpu(run, 1);
+  std::uint64_t tried = 0, found = 0;
+  for (std::uint64_t n = 1; n <= 40; ++n) {
+    const Emulation emulation({.seed = n, .pace = cuda_on_cpu::Pace::lazy, .left_out_wait = n});
     const std::uint64_t before = cuda_on_cpu::counts().ordering_waits;
+    std::string digest;
     try {
-      (void)train(on_gpu(run));
+      digest = train(on_gpu(run)).digest;
     } catch (const Error&) {  // of numbers that were read too early
     }
-    EXPECT_GE(cuda_on_cpu::counts().ordering_waits - before, 2 * n) << "none was left out";
-    if (!cuda_on_cpu::take_violations().empty()) ++found;
+    if (cuda_on_cpu::counts().ordering_waits - before < n) break;  // it has had all of the run
+    ++tried;
+    if (!cuda_on_cpu::take_violations().empty())
+      ++found;
+    else
+      EXPECT_EQ(digest, complete) << "the wait " << n << " was needed";
   }
-  EXPECT_GE(found, 2u) << "usually it is more than half";
-  RecordProperty("found", std::to_string(found));
+  EXPECT_GE(tried, 10u);
+  EXPECT_GE(4 * found, 3 * tried) << "of " << tried << " only " << found << " were found";
+  RecordProperty("found", std::to_string(found) + " of " + std::to_string(tried));
 }
 
 }  // namespace

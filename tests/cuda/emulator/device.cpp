@@ -184,6 +184,7 @@ cudaError_t Device::give(cudaStream_t stream, Task task) {
   cudaError_t error = cudaSuccess;
   if (task.is_host_function) ++host_functions_;
   if (Queue* queue = find(stream, error)) {
+    if (!task.is_host_function) queue->works = true;
     if (queue->captured)
       queue->captured->push_back(std::move(task));
     else
@@ -286,7 +287,8 @@ cudaError_t Device::wait_on_device(cudaStream_t stream, cudaEvent_t event) {
   ++stream_waits_;
   VectorClock before = queue->clock;
   before.join(host_);
-  if (!before.covers((*recording)->clock) && ++ordering_waits_ == left_out_at_) return cudaSuccess;
+  if (queue->works && !before.covers((*recording)->clock) && ++ordering_waits_ == left_out_at_)
+    return cudaSuccess;
   queue->clock.join((*recording)->clock);
   push(*queue, {.run = [](const Operation&) {}, .awaits = *recording});
   return cudaSuccess;

@@ -39,8 +39,9 @@ struct Task {
 struct Queue {
   std::uint16_t number = 0;  ///< in clocks
   std::deque<Task> tasks;
-  VectorClock clock;  ///< what comes before a task that is given now
-  bool busy = false;  ///< its first task, which was taken out, runs
+  VectorClock clock;   ///< what comes before a task that is given now
+  bool busy = false;   ///< its first task, which was taken out, runs
+  bool works = false;  ///< it was given more than host functions
   /// The tasks that it captures, while it does.
   std::shared_ptr<std::vector<Task>> captured = nullptr;
   bool capture_fails = false;  ///< a call was refused since it began

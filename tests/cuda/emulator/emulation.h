@@ -23,8 +23,8 @@ struct EmulationOptions {
   /// False: kernels, copies and fills do nothing and are not checked, and nobody reads memory that
   /// they would write. For counting what a run gives to a device that would take too long here.
   bool computes = true;
-  /// The n-th wait of a stream for an event does nothing, of the waits that put something in order;
-  /// 0: none.
+  /// The n-th wait of a stream for an event does nothing, of the waits that put something in order
+  /// on a stream that has had kernels or copies; 0: none.
   std::uint64_t left_out_wait = 0;
   // Of memory; what is allocated at the beginning counts.
   std::size_t device_bytes = SIZE_MAX, pinned_bytes = SIZE_MAX;
