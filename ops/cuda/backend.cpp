@@ -7,6 +7,7 @@
 #include "ops/cuda/blas.h"
 #include "ops/cuda/dnn.h"
 #include "ops/cuda/error.h"
+#include "ops/cuda/graph.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/pinned.h"
 #include "ops/cuda/stream.h"
@@ -37,15 +38,11 @@ void* allocate(std::size_t bytes) {
     check(status, "allocate memory");
     return block;
   }
-  cudaGetLastError();  // which would be the next launch's
-  std::size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "tell how much memory is free");
+  cudaGetLastError();   // which would be the next launch's
   if (captures_here())  // the allocator would give back what it has cached, and wait for the device
-    throw Error(ErrorCode::out_of_memory,
-                fmt::format("out of memory while a CUDA graph is captured: {} bytes requested, {} "
-                            "of {} free",
-                            bytes, free, total),
-                "lower `batch_size`, raise `micro_batches`, or set `cuda_graphs` to false");
+    refuse_graph(fmt::format("while a CUDA graph is captured: {} bytes requested", bytes));
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "query free memory");
   throw OutOfMemory(fmt::format("{} of {} free", free, total),
                     "lower `batch_size`, raise `micro_batches`, make the model smaller, see with "
                     "nvidia-smi whether other processes use the GPU, or choose a larger one");

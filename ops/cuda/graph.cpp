@@ -1,22 +1,40 @@
 #include "ops/cuda/graph.h"
 
+#include <fmt/format.h>
+
 #include "ops/cuda/error.h"
 #include "runtime/error.h"
 
 namespace troupe::cuda {
+namespace {
+
+void check_graph(cudaError_t status, const char* operation, const char* when) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // which would be the next launch's
+  if (status == cudaErrorMemoryAllocation) refuse_graph(when);
+  check(status, operation);
+}
+
+}  // namespace
+
+void refuse_graph(const std::string& when) {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "query free memory");
+  int device = 0;
+  check(cudaGetDevice(&device), "name the device");
+  throw Error(
+      ErrorCode::out_of_memory,
+      fmt::format("out of memory of cuda:{} {}, {} of {} bytes free", device, when, free, total),
+      "lower `batch_size`, raise `micro_batches`, or set `cuda_graphs` to false");
+}
 
 Graph::Graph(cudaStream_t captured) {
   cudaGraph_t graph = nullptr;
-  const cudaError_t ended = cudaStreamEndCapture(captured, &graph);
-  if (ended != cudaSuccess) cudaGetLastError();  // which would be the next launch's
-  check(ended, "capture work");
+  check_graph(cudaStreamEndCapture(captured, &graph), "capture work",
+              "at the end of a CUDA graph's capture");
   const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
   cudaGraphDestroy(graph);
-  if (status != cudaSuccess) cudaGetLastError();
-  if (status == cudaErrorMemoryAllocation)
-    throw Error(ErrorCode::out_of_memory, "out of memory while a CUDA graph is made ready",
-                "lower `batch_size`, raise `micro_batches`, or set `cuda_graphs` to false");
-  check(status, "make captured work ready");
+  check_graph(status, "make captured work ready", "while a CUDA graph is made ready");
 }
 
 Graph::~Graph() { cudaGraphExecDestroy(executable_); }
@@ -26,7 +44,8 @@ void Graph::begin_capture(cudaStream_t stream) {
 }
 
 void Graph::launch(cudaStream_t stream) const {
-  check(cudaGraphLaunch(executable_, stream), "launch captured work");
+  check_graph(cudaGraphLaunch(executable_, stream), "launch captured work",
+              "at the launch of a CUDA graph");
 }
 
 }  // namespace troupe::cuda

@@ -1,10 +1,16 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 namespace troupe::cuda {
 
+/// Throws Error{out_of_memory}, whose remedy names the option `cuda_graphs`. `when`: "while a CUDA
+/// graph is captured: 512 bytes requested".
+[[noreturn]] void refuse_graph(const std::string& when);
+
 /// Work that a stream has captured, ready to be launched. What was launched still runs when it is
-/// destroyed. Not copied.
+/// destroyed (ContractGraph, not run on a GPU yet). Not copied.
 class Graph {
  public:
   /// Ends the capture of the stream. Throws the Error of CUDA: that of the call which could not be

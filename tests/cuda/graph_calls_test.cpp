@@ -227,6 +227,8 @@ TEST_F(GraphCalls, NameTheOptionWhenMemoryIsOutAmidACapture) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
     EXPECT_THAT(error.remedy(), ::testing::HasSubstr("set `cuda_graphs` to false"));
+    EXPECT_THAT(error.message(), ::testing::HasSubstr("cuda:0"));
+    EXPECT_THAT(error.message(), ::testing::HasSubstr("bytes free"));
   }
   (void)device.end_capture();
   EXPECT_EQ(stream_.violations(), 0);
