@@ -33,8 +33,9 @@ Result<Device> find_gpu() {
   return found;
 }
 
-Device choose_device(DeviceChoice choice) {
+Device choose_device(DeviceChoice choice, std::uint32_t processes) {
   if (choice == DeviceChoice::cpu) return Device::cpu();
+  if (choice == DeviceChoice::automatic && processes > 1) return Device::cpu();
   const Result<Device> gpu = find_gpu();
   if (choice == DeviceChoice::cuda) return gpu.value();
   return gpu ? gpu.value() : Device::cpu();

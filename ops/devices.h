@@ -24,7 +24,8 @@ Result<Device> find_gpu();
 Error no_gpu(const std::string& reason,
              std::string remedy = "compute on the CPU, or build with CUDA (docs/gpu.md)");
 
-/// Throws what find_gpu() returns if a GPU is demanded.
-Device choose_device(DeviceChoice choice);
+/// For a run of so many processes: of several, a choice that is automatic takes the CPU, since no
+/// transport carries a GPU's tensors. Throws what find_gpu() returns if a GPU is demanded.
+Device choose_device(DeviceChoice choice, std::uint32_t processes);
 
 }  // namespace troupe

@@ -24,6 +24,7 @@ class GpuChecks {
       check_choice_of_cpu();
     else if (is_of_interest())
       check_use();
+    check_effect();
     return std::move(findings_);
   }
 
@@ -47,6 +48,14 @@ class GpuChecks {
   void refuse(const std::string& message, std::string remedy, bool of_process = false) {
     findings_.push_back({asked() ? Severity::error : Severity::warning, "GPUs", message + idle(),
                          std::move(remedy), of_process});
+  }
+
+  void check_effect() {
+    if (asked() || (demands_.device != DeviceChoice::cpu && machine_.has_usable_gpu())) return;
+    if (demands_.cuda_graphs)
+      warn("cuda_graphs has no effect: the CPU computes", "-r cuda_graphs=false, or a GPU");
+    if (demands_.resident)
+      warn("data.resident has no effect: the CPU computes", "-r data.resident=false, or a GPU");
   }
 
   void check_choice_of_cpu() {
@@ -78,7 +87,7 @@ class GpuChecks {
       return false;
     }
     if (cuda.driver / 1000 >= cuda.runtime / 1000) return true;
-    refuse(fmt::format("the driver serves CUDA {}, but this troupe is built with CUDA {}",
+    refuse(fmt::format("the driver supports CUDA up to {}, but this troupe is built with CUDA {}",
                        version_text(cuda.driver), version_text(cuda.runtime)),
            fit_driver(cuda.runtime, cuda.driver));
     return false;
@@ -117,13 +126,12 @@ class GpuChecks {
              "start one process: stages and replicas share a GPU within it");
   }
 
-  // Also a run that may choose: each process has found its GPU before they connect.
+  // A run that may choose computes on the CPU.
   void check_processes() {
     if (!machine_.world || machine_.world->size < 2 || !machine_.has_usable_gpu()) return;
-    findings_.push_back({Severity::error, "GPUs",
-                         fmt::format("{}, but no transport carries a GPU's tensors between them",
-                                     counted(machine_.world->size, "process")),
-                         "start one process, or -r device=cpu"});
+    refuse(fmt::format("{}, but no transport carries a GPU's tensors between them",
+                       counted(machine_.world->size, "process")),
+           "start one process, or -r device=cpu");
   }
 
   void check_idle() {

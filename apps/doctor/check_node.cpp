@@ -168,7 +168,7 @@ Findings check_precision(const Machine& machine, const Demands& demands) {
     findings.push_back(
         {Severity::error, "precision",
          "precision is bf16-mixed, but this processor has neither AVX-512 BF16 nor AMX",
-         "-r precision=32-true"});
+         "-r precision=32-true, or a GPU"});
   return findings;
 }
 

@@ -54,6 +54,8 @@ Demands demands_of(const Options& options) {
   demands.products = stream.products;
   demands.tf32 = stream.conv_tf32 || stream.matmul_tf32;
   demands.device = options.device;
+  demands.cuda_graphs = options.pipeline.cuda_graphs;
+  demands.resident = options.pipeline.data.resident;
   return demands;
 }
 

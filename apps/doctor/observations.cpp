@@ -48,6 +48,8 @@ std::string gpus_text(const Machine& machine, const Demands& demands) {
   const int reserved = machine.reserved_gpus();
   const std::string given =
       reserved == 0 ? "none is reserved" : fmt::format("{} reserved", reserved);
+  if (!machine.cuda && machine.cuda_error && machine.cuda_error->code() == ErrorCode::io)
+    return "no CUDA in this build, " + given;
   if (demands.device == DeviceChoice::cpu || !machine.cuda || machine.cuda->gpus.empty())
     return given;
   const GpuSurvey::Gpu& gpu = machine.cuda->gpus.front();

@@ -143,7 +143,7 @@ int print_evaluation(const EvalArguments& arguments, const Definitions& own) {
   const Options options = options_for(arguments, weights, own);
   PipelineOptions pipeline = options.pipeline;
   pipeline.model = options.model.chosen();
-  pipeline.stream.device = choose_device(options.device);
+  pipeline.stream.device = choose_device(options.device, 1);
   pipeline.stream.threads = intra_op_threads(options, 1);
   pipeline.data.dataset = open_dataset(options);
   if (const std::string sentence = trained_on(options, weights); !sentence.empty())

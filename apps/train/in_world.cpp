@@ -30,18 +30,18 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   if (asked && !agreed.output.empty() && !is_same_folder(*asked, agreed.output))
     print_warning("rank {} ignores -o {}; the output is in {}, the folder of rank 0",
                   world.process(), asked->string(), agreed.output.string());
-  const std::string processor = backend(choose_device(command.options.device)).fingerprint();
-  if (processor != agreed.processor)
-    print_warning(
-        "rank {} has another type of processor ({}, rank 0 {}): the last bits "
-        "of the weights depend on the processor that computes a stage",
-        world.process(), processor, agreed.processor);
   Options& options = command.options;
   options.pipeline.partition = agreed.partition;
   StartingPoint start;
   if (!agreed.checkpoint.empty()) start = read_starting_point(agreed.checkpoint);
   start.weights = agreed.weights;
   PipelineOptions pipeline = pipeline_options(options, start, process_options(&world));
+  const std::string processor = backend(pipeline.stream.device).fingerprint();
+  if (processor != agreed.processor)
+    print_warning(
+        "rank {} has another type of processor ({}, rank 0 {}): the last bits "
+        "of the weights depend on the processor that computes a stage",
+        world.process(), processor, agreed.processor);
   pipeline.evaluates_first = agreed.evaluates_first;
   const std::filesystem::path checkpoints = agreed.output / "checkpoints";
   if (has_steps_left(pipeline))

@@ -201,13 +201,13 @@ std::shared_ptr<GpuMeter> meter_of(Device device) {
   return std::make_shared<GpuMeter>(open_nvml(gpus.empty() ? "" : gpus.front().pci_bus_id));
 }
 
-void print_usage(const RunReport& report, RunLog& log, Device device, const RunShape& shape,
+void print_usage(const RunReport& report, RunLog& log, const RunShape& shape,
                  const ProcessUsage& before) {
   const ProcessUsage after = process_usage();
   std::vector<std::string> lines{usage_line(before, after, report.wall, available_cores(),
                                             shape.processes > 1 ? "rank 0" : "")};
   const auto processor_time = after.processor_time - before.processor_time;
-  if (device == Device::cpu())
+  if (!shape.on_gpu)
     lines.push_back(shared_cores_sentence(report, 0, processor_time, available_cores()));
   if (log.gpu()) lines.push_back(log.gpu()->summary_line());
   for (const std::string& line : lines) {
@@ -229,7 +229,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   print_out("\n{}\n", time_split_table(report));
   if (const std::string judged = run_summary(report, shape); !judged.empty())
     print_out("{}\n", judged);
-  print_usage(report, log, choose_device(options.device), shape, before);
+  print_usage(report, log, shape, before);
   if (log.checkpoint_error()) throw *log.checkpoint_error();
   const double seconds = std::chrono::duration<double>(report.wall).count();
   if (report.stopped) {
@@ -321,7 +321,7 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
         log.await_rows(step);  // and the evaluations before it
         const auto best = best_checkpoint(options, folder, log);
         const auto written = write_training_checkpoint(
-            folder.checkpoints(), options, timeline, step, snapshots, elsewhere, pipeline.partition,
+            folder.checkpoints(), options, timeline, step, snapshots, elsewhere, pipeline,
             best ? std::optional<std::int64_t>(best->step) : std::nullopt);
         if (!written) return written.error();
         return success();

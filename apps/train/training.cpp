@@ -196,7 +196,7 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here) {
   PipelineOptions pipeline = options.pipeline;
-  pipeline.stream.device = choose_device(options.device);
+  pipeline.stream.device = choose_device(options.device, here.processes);
   check_products(pipeline.stream);
   pipeline.model = options.model.chosen();
   pipeline.optimizer = optimizer_of(options);
@@ -430,7 +430,7 @@ std::string data_heading(const Dataset& data) {
 }
 
 std::string device_heading(Device device) {
-  if (device == Device::cpu()) return {};
+  if (device == Device::cpu()) return ", on the CPU";
   return fmt::format(", on {} ({})", to_string(device), backend(device).fingerprint());
 }
 
@@ -512,7 +512,7 @@ RunOptions run_options(const Options& options, const PipelineOptions& pipeline) 
 Result<std::filesystem::path> write_training_checkpoint(
     const std::filesystem::path& folder, const Options& options, const Timeline& timeline,
     std::uint32_t step, const std::vector<Snapshot>& snapshots,
-    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition,
+    const std::vector<ShardInfo>& elsewhere, const PipelineOptions& pipeline,
     std::optional<std::int64_t> best) {
   Manifest manifest;
   manifest.step = step;
@@ -531,8 +531,8 @@ Result<std::filesystem::path> write_training_checkpoint(
     manifest.run["training_samples"] = std::to_string(counts.train);
     manifest.run["test_samples"] = std::to_string(counts.test);
   }
-  manifest.run["processor"] = backend(choose_device(options.device)).fingerprint();
-  if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
+  manifest.run["processor"] = backend(pipeline.stream.device).fingerprint();
+  manifest.run["partition"] = fmt::format("{}", fmt::join(pipeline.partition, " "));
   return write_snapshots(folder, std::move(manifest), snapshots,
                          {.newest = options.checkpoints_kept, .also = best}, elsewhere);
 }

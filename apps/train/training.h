@@ -113,12 +113,12 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline);
 
 /// Writes `folder`/step_<step> from the stages' snapshots and from the shards of other processes,
-/// with the resolved options beside them, and the partition that a run from it keeps. Removes
-/// checkpoints that do not stay; `best` is the one that checkpoint.keep_best keeps.
+/// with the resolved options beside them, and the partition of the pipeline, which a run from it
+/// keeps. Removes checkpoints that do not stay; `best` is the one that checkpoint.keep_best keeps.
 Result<std::filesystem::path> write_training_checkpoint(
     const std::filesystem::path& folder, const Options& options, const Timeline& timeline,
     std::uint32_t step, const std::vector<Snapshot>& snapshots,
-    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition,
+    const std::vector<ShardInfo>& elsewhere, const PipelineOptions& pipeline,
     std::optional<std::int64_t> best = {});
 
 }  // namespace troupe

@@ -243,11 +243,16 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
     sentences.push_back(fmt::format("{} processes of {} share {}; fewer processes may be as fast",
                                     neighbours, counted(threads, "thread"),
                                     counted(cores, "core")));
-  if (options.device == DeviceChoice::automatic)
+  if (options.device == DeviceChoice::automatic) {
     if (const auto gpu = find_gpu(); !gpu && gpu.error().code() == ErrorCode::unsupported)
       sentences.push_back(
           fmt::format("computing on the CPU: {}; {}", gpu.error().message(), gpu.error().remedy()));
-  const std::string processor = backend(choose_device(options.device)).fingerprint();
+    else if (gpu && processes > 1)
+      sentences.emplace_back(
+          "computing on the CPU: no transport carries a GPU's tensors between processes; to use "
+          "the GPU, start one process");
+  }
+  const std::string processor = backend(pipeline.stream.device).fingerprint();
   if (!start.processor.empty() && start.processor != processor)
     sentences.push_back(fmt::format(
         "the checkpoint was written on another type of processor ({}, here {}): kernels "

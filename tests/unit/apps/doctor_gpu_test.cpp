@@ -68,6 +68,12 @@ TEST(DoctorGpu, ShowsWhichOneARunUses) {
             "NVIDIA H100 (sm_90, 80 GiB), none is reserved");
   const auto unused = observations(with_gpu(), on_cpu);
   EXPECT_EQ(std::ranges::find(unused, "GPUs", &Observation::check)->seen, "none is reserved");
+  Machine without = with_gpu();
+  without.cuda.reset();
+  without.cuda_error = Error(ErrorCode::io, "not found", "build it");
+  const auto none = observations(without, automatic);
+  EXPECT_EQ(std::ranges::find(none, "GPUs", &Observation::check)->seen,
+            "no CUDA in this build, none is reserved");
 }
 
 TEST(DoctorGpu, FlagsReservedGpusThatTheOptionsLeaveIdle) {
@@ -117,7 +123,8 @@ TEST(DoctorGpu, FlagsADriverThatIsTooOldForTheBuild) {
   Machine machine = with_gpu();
   machine.cuda->driver = 12040;
   EXPECT_EQ(found(machine, on_gpu),
-            "error the driver serves CUDA 12.4, but this troupe is built with CUDA 13.0: 1 GPU of "
+            "error the driver supports CUDA up to 12.4, but this troupe is built with CUDA 13.0: 1 "
+            "GPU of "
             "this node stays idle | update the driver to 580 or later, or build with a toolkit of "
             "CUDA 12\n");
   machine.cuda->runtime = 12080;  // any driver of a major version serves all of it
@@ -178,10 +185,26 @@ TEST(DoctorGpu, FlagsComputeModesThatForbidTheRun) {
 TEST(DoctorGpu, FlagsProcessesThatCannotExchangeTensorsOfGpus) {
   Machine machine = with_gpu();
   machine.world = World{.size = 2, .local_size = 1, .nodes = 2};
-  EXPECT_EQ(found(machine, automatic),
-            "error 2 processes, but no transport carries a GPU's tensors between them | start one "
-            "process, or -r device=cpu\n");
+  const std::string text =
+      "2 processes, but no transport carries a GPU's tensors between them: 1 GPU of this node "
+      "stays "
+      "idle | start one process, or -r device=cpu\n";
+  EXPECT_EQ(found(machine, on_gpu), "error " + text);
+  EXPECT_EQ(found(machine, automatic), "warning " + text) << "it computes on the CPU";
   EXPECT_THAT(found(machine, on_cpu), IsEmpty());
+}
+
+TEST(DoctorGpu, FlagsOptionsThatNeedAGpuWhereNoneComputes) {
+  Demands demands = automatic;
+  demands.cuda_graphs = demands.resident = true;
+  EXPECT_THAT(found(with_gpu(), demands), IsEmpty());
+  Machine without = with_gpu();
+  without.cuda.reset();
+  without.gpus_of_node = 0;
+  EXPECT_EQ(found(without, demands),
+            "warning cuda_graphs has no effect: the CPU computes | -r cuda_graphs=false, or a GPU\n"
+            "warning data.resident has no effect: the CPU computes | -r data.resident=false, or a "
+            "GPU\n");
 }
 
 TEST(DoctorGpu, FlagsAVariableThatOverridesThePrecision) {
