@@ -46,32 +46,36 @@ struct PlanArguments {
   std::string device;  ///< --device
 };
 
-void print_stage_line(const std::string& stage, const BlockCosts& costs) {
-  print_out("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n", stage, printable(costs.name),
-            costs.parameters, bytes_text(costs.saved_bytes), milliseconds(costs.forward),
-            milliseconds(costs.backward));
+std::string time_text(std::chrono::nanoseconds time) {
+  const double ms = milliseconds(time);
+  return ms < 10'000 ? fmt::format("{:.3f} ms", ms) : fmt::format("{:.1f} s", ms / 1000);
+}
+
+void print_stage_line(const std::string& stage, const BlockCosts& costs, bool has_times) {
+  print_out("{:<8}{:<22}{:>12}{:>12}", stage, printable(costs.name), costs.parameters,
+            bytes_text(costs.saved_bytes));
+  if (has_times) print_out("{:>12}{:>12}", time_text(costs.forward), time_text(costs.backward));
+  print_out("\n");
 }
 
 void print_stages(const PlannedRun& run) {
   const PipelineOptions& pipeline = run.pipeline;
-  print_out("{:<8}{:<22}{:>12}{:>12}{:>12}{:>12}\n", "stage", "blocks", "parameters", "saved",
-            "forward", "backward");
+  const bool has_times = !is_described(run);
+  print_out("{:<8}{:<22}{:>12}{:>12}{}\n", "stage", "blocks", "parameters", "saved",
+            has_times ? fmt::format("{:>12}{:>12}", "forward", "backward") : "");
   for (std::size_t stage = 0, block = 0; stage < pipeline.partition.size(); ++stage) {
     BlockCosts total{.name = "total"};
     for (std::size_t i = 0; i < pipeline.partition[stage]; ++i, ++block) {
       const BlockCosts& costs = pipeline.block_costs[block];
-      print_stage_line(i == 0 ? std::to_string(stage) : "", costs);
+      print_stage_line(i == 0 ? std::to_string(stage) : "", costs, has_times);
       total.parameters += costs.parameters;
       total.saved_bytes += costs.saved_bytes;
       total.forward += costs.forward;
       total.backward += costs.backward;
     }
-    if (pipeline.partition[stage] > 1) print_stage_line("", total);
+    if (pipeline.partition[stage] > 1) print_stage_line("", total, has_times);
   }
-  print_out("saved, forward and backward: per micro-batch\n");
-  if (run.gpu && run.gpu->described)
-    print_out("forward and backward are measured on the CPU; memory is computed for {}\n",
-              run.gpu->title);
+  print_out("{}: per micro-batch\n", has_times ? "saved, forward and backward" : "saved");
 }
 
 // Wraps names; further lines begin below the first name.
@@ -197,9 +201,16 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   print_out("\n");
   print_stages(planned);
   print_memory(planned);
-  print_schedule(planned);
+  if (!is_described(planned)) print_schedule(planned);
   if (processes > 1) print_processes(planned);
   print_edges(planned);
+  if (is_described(planned))
+    print_out(
+        "\ntimes and the schedule are left out, since only devices that are here can be "
+        "measured\n{}",
+        given.pipeline.partition.empty()
+            ? "the stages are balanced by times of this CPU; parallel.partition sets them\n"
+            : "");
   return exit_done;
 }
 

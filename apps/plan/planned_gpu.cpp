@@ -110,7 +110,9 @@ PlannedGpu plan_for(const DescribedDevice& described, const Stream& wanted,
     on_gpu.device = {library->backend(), 0};
     check_products(on_gpu);
   } else {
-    gpu.without_cudnn = found.error().message();
+    gpu.without_cudnn = found.error().code() == ErrorCode::io
+                            ? "this build has no CUDA (./dev build --cuda)"
+                            : found.error().message();
   }
   compute_bytes(library, described, wanted, pipeline);
   pipeline.stream.products = wanted.products;

@@ -30,6 +30,9 @@ struct PlannedRun {
   }
 };
 
+/// Whether the plan is for a GPU that is not here, so that no time of it is known.
+inline bool is_described(const PlannedRun& run) { return run.gpu && run.gpu->described; }
+
 /// "37.5 MiB": at most nine characters.
 std::string bytes_text(std::size_t bytes);
 

@@ -58,11 +58,9 @@ void print_schedule(const PlannedRun& run) {
   const double end = end_of(actions);
   print_out(
       "\nschedule {}: a step of {} takes {:.1f} ms; stages wait {:.1f} % of it\n"
-      "(simulated from {}; {} for each stage, messages take no time)\n",
+      "(simulated from measured blocks; {} for each stage, messages take no time)\n",
       name_of(pipeline.schedule), counted(static_cast<std::int64_t>(micro_batches), "micro-batch"),
-      end, 100.0 * idle_share(actions, stages.size()),
-      run.gpu && run.gpu->described ? "blocks measured on the CPU" : "measured blocks",
-      run.gpu ? "a GPU" : "a core");
+      end, 100.0 * idle_share(actions, stages.size()), run.gpu ? "a GPU" : "a core");
   const int cores = available_cores();
   if (!run.gpu && run.processes() == 1 && std::ssize(stages) > cores)
     print_out("on this machine {} share {}: a step takes at least {:.1f} ms\n",
