@@ -281,8 +281,9 @@ Error lost_output() {
 }
 
 void describe(CLI::App& app, ChosenVerb& chosen) {
-  app.set_version_flag(
-      "--version", [] { return fmt::format("troupe " TROUPE_VERSION "\n{}", components_text()); });
+  app.set_version_flag("--version", [] {
+    return fmt::format("troupe " TROUPE_VERSION "\n{}\n{}", components_text(), gpus_text());
+  });
   app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(26);
   app.get_formatter()->label("SUBCOMMAND", "VERB");

@@ -56,22 +56,33 @@ void end() {
   std::_Exit(exit_failed);
 }
 
+/// ", of it 80 MiB for workspaces of kernels": the largest part there.
+std::string largest_part(const MemoryBound& bound, MemoryBound::Place place) {
+  const MemoryBound::Part* largest = nullptr;
+  for (const auto& part : bound.parts)
+    if (part.place == place && (!largest || part.bytes > largest->bytes)) largest = &part;
+  if (!largest) return {};
+  return fmt::format(", of it {} MiB for {}", largest->bytes >> 20, largest->what);
+}
+
 /// Empty if it is not known, also because there is no memory to find it out.
 std::string bound_text(const PipelineOptions& pipeline) {
   if (pipeline.block_costs.empty()) return {};
   try {
     const Graph graph = build_pipeline(pipeline);
     const std::size_t dataset = pipeline.data.dataset.bytes_in_memory();
-    std::size_t on_cpu = 0, on_device = 0;
+    using enum MemoryBound::Place;
+    MemoryBound largest;
     for (std::uint32_t process = 0; process < pipeline.processes; ++process) {
-      const MemoryBound bound = memory_bound(pipeline, graph, dataset, process);
-      on_cpu = std::max(on_cpu, bound.total(MemoryBound::Place::cpu));
-      on_device = std::max(on_device, bound.total(MemoryBound::Place::device));
+      MemoryBound bound = memory_bound(pipeline, graph, dataset, process);
+      if (process == 0 || bound.total() > largest.total()) largest = std::move(bound);
     }
-    std::string text = fmt::format("; the bound of a process is {} MiB", on_cpu >> 20);
-    if (const Device device = pipeline.stream.device; device != Device::cpu())
-      text += fmt::format(" on cpu, and {} MiB on {}", on_device >> 20, to_string(device));
-    return text;
+    if (const Device on = pipeline.stream.device; on != Device::cpu())
+      return fmt::format("; the bound of a process is {} MiB on cpu, and {} MiB on {}{}",
+                         largest.total(cpu) >> 20, largest.total(device) >> 20, to_string(on),
+                         largest_part(largest, device));
+    return fmt::format("; the bound of a process is {} MiB{}", largest.total(cpu) >> 20,
+                       largest_part(largest, cpu));
   } catch (const std::exception&) {
     return {};
   }

@@ -4,9 +4,11 @@
 #include <sys/utsname.h>
 
 #include <fstream>
+#include <vector>
 
 #include "apps/train/training.h"
 #include "ops/backend.h"
+#include "ops/gpu_library.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -30,9 +32,25 @@ std::string components_text() {
                      "\n"
                      "libraries: " TROUPE_LIBRARIES
                      "\n"
-                     "devices: CPU ({}, {}); no GPU",
+                     "CPU: {}, {}",
                      static_cast<const char*>(system.machine),
                      backend(Device::cpu()).fingerprint());
+}
+
+std::string gpus_text() {
+  const Result<const GpuLibrary*> library = gpu_library();
+  if (!library)
+    return fmt::format("CUDA: {}", library.error().code() == ErrorCode::io
+                                       ? "not in this build"
+                                       : library.error().message());
+  const GpuSurvey seen = library.value()->survey();
+  std::vector<std::string> gpus;
+  for (const GpuSurvey::Gpu& gpu : seen.gpus) gpus.push_back(gpu.name);
+  return fmt::format("CUDA: {}.{}, kernels for {}\nGPU: {}", seen.runtime / 1000,
+                     seen.runtime % 1000 / 10, kernels_text(seen),
+                     !gpus.empty()  ? listed(gpus)
+                     : seen.failure ? "none: " + seen.failure->message()
+                                    : "none");
 }
 
 std::string host_text() {

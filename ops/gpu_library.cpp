@@ -41,7 +41,9 @@ Result<void*> open_file() {
     reason = dlerror();
     if (place != library_name) return no_gpu(reason);  // it is there and cannot be opened
   }
-  const Error missing = no_gpu(reason);
+  if (!reason.starts_with(std::string(library_name) + ": cannot open shared object file"))
+    return no_gpu(reason);  // where the system looks is one that cannot be opened
+  const Error missing = no_gpu("this build has no CUDA");
   return Error(ErrorCode::io, missing.message(), missing.remedy());
 }
 
@@ -52,7 +54,7 @@ Result<const GpuLibrary*> open_library() {
       reinterpret_cast<const char* (*)()>(dlsym(file.value(), "troupe_cuda_version"));
   const auto library =
       reinterpret_cast<const GpuLibrary* (*)()>(dlsym(file.value(), "troupe_cuda_library"));
-  if (!version) return no_gpu(fmt::format("{} is no part of Troupe", library_name));
+  if (!version) return no_gpu(fmt::format("{} is not Troupe's", library_name));
   if (std::string_view(version()) != TROUPE_VERSION || !library)
     return no_gpu(fmt::format("{} is of Troupe {}, this program of {}{}", library_name, version(),
                               TROUPE_VERSION, library ? "" : " and another build"),

@@ -52,10 +52,10 @@ void check_resident(const TransformOptions& transform, const MixOptions& mix,
   check_resident(transform, mix, dataset.samples(), dataset.name());
   for (const Split split : {Split::train, Split::test})
     if (dataset.count(split) > 0 && !dataset.stored(split))
-      refuse(fmt::format("{} does not hold its {} images in memory in their order", dataset.name(),
+      refuse(fmt::format("{} reads its {} images on demand, or holds some out", dataset.name(),
                          split == Split::train ? "training" : "test"),
-             "set `resident` to false: images that are read from files when they are needed, or of "
-             "which some are held out for testing, cannot be copied to the GPU");
+             "set `resident` to false: only images that are in memory, none of them held out for "
+             "testing, are copied to the GPU");
 }
 
 // The lock is held while the host reads the images: other loaders need them too.

@@ -28,6 +28,8 @@ constexpr std::string_view nodes_hint =
 constexpr std::string_view processes_hint =
     "parallel.data is the number of replicas; a launcher starts a process for each of them: "
     "troupe launch --nproc-per-node N -- train FILE -r parallel.data=N";
+constexpr std::string_view one_gpu_hint =
+    "device: cuda uses one GPU, which all stages and replicas share; more are not supported";
 constexpr std::string_view top_k_hint =
     "checkpoint.keep keeps the newest, checkpoint.keep_best also the best by train.monitor";
 constexpr std::string_view automatic = "auto";
@@ -217,8 +219,8 @@ void add_run(OptionFields& fields, Options& o) {
        .hints = {
            {"deterministic", "a seed always gives the same bits; leave it out"},
            {"benchmark",
-            "the key convolution chooses the algorithm of convolutions; "
-            "leave it out for the default"},
+            "no algorithm is chosen by its time, so that the bits stay the same; leave it out"},
+           {"channels_last", "the precision chooses the layout of images; leave it out"},
            {"use_deterministic_algorithms", "a seed always gives the same bits; leave it out"},
            {"test_only", "the verb eval evaluates a checkpoint"},
            {"default_root_dir", output_hint},
@@ -666,7 +668,8 @@ void add_parallel(OptionFields& fields, Options& o) {
                           .hints = {{"num_nodes", nodes_hint},
                                     {"nnodes", nodes_hint},
                                     {"devices", processes_hint},
-                                    {"gpus", processes_hint},
+                                    {"gpus", one_gpu_hint},
+                                    {"num_gpus", one_gpu_hint},
                                     {"strategy", processes_hint},
                                     {"world_size", processes_hint},
                                     {"local_rank", processes_hint},

@@ -67,7 +67,7 @@ OptionField precision_field(PipelineOptions& options) {
             options.stream.products = chosen.products;
           }},
       "arithmetic; bf16-mixed, 16-mixed: convolutions and linear layers multiply in bf16 or f16, "
-      "sums and weights are f32; 16-mixed needs a GPU",
+      "sums and weights are f32; bf16-mixed needs a GPU, AVX-512 BF16 or AMX, 16-mixed a GPU",
       {.choices = detail::choices_of<Precision>(precisions),
        .synonyms = {"dtype", "base_precision", "mixed_precision", "fp16", "bf16", "amp"},
        .setting = "PipelineOptions::dtype"});
@@ -97,14 +97,14 @@ OptionFields precision_fields(PipelineOptions& options) {
   OptionFields fields{precision_field(options)};
   fields.push_back(
       rounding_field("matmul_precision", options.stream.matmul_tf32,
-                     "linear layers and matmul of f32; tf32: a GPU may round what they "
-                     "multiply to TF32",
+                     "linear layers and matmul of f32; tf32: on a GPU, tensor cores may round "
+                     "what they multiply to TF32",
                      {.synonyms = {"float32_matmul_precision", "matmul_allow_tf32"},
                       .hints = {{"allow_tf32", both}, {"tf32", both}, {"fp32_precision", both}},
                       .setting = "Stream::matmul_tf32"}));
   fields.push_back(rounding_field(
       "conv_precision", options.stream.conv_tf32,
-      "convolutions of f32; tf32: a GPU may round what they multiply to TF32",
+      "convolutions of f32; tf32: on a GPU, tensor cores may round what they multiply to TF32",
       {.synonyms = {"cudnn_allow_tf32", "convolution_precision"}, .setting = "Stream::conv_tf32"}));
   return fields;
 }

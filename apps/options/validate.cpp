@@ -268,7 +268,7 @@ class Validator {
         {"cuda_graphs", "parallel.aggregation"},
         "set cuda_graphs to false, or parallel.aggregation to synchronous",
         "cuda_graphs is true, but parallel.aggregation is asynchronous: passes of several steps "
-        "would need several places for the weights, and graphs know one");
+        "need weights at several addresses, and a CUDA graph reads one");
   }
 
   void check_loss_scale() const {

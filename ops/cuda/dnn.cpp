@@ -268,8 +268,9 @@ std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream& stream,
   std::string refusal;
   auto plan = with_memory(stream, [&] { return plan_on(work, handle_of(stream), refusal); });
   if (!plan)
-    warn_once(fmt::format("cuDNN supports no plan for {}, which a slow kernel computes instead: {}",
-                          text_of(work), refusal));
+    warn_once(
+        fmt::format("cuDNN has no deterministic plan for {}, so a slower kernel computes it: {}",
+                    text_of(work), refusal));
   const std::lock_guard lock(mutex);
   return plans->emplace(key, plan).first->second;
 }

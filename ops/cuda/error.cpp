@@ -24,8 +24,8 @@ Error without_driver_for(const std::string& what) {
     return unusable(what + ": no driver is installed here",
                     "run on a host with a GPU, or compute on the CPU");
   return unusable(
-      fmt::format("{}: the driver serves CUDA {}.{}, and this build is with CUDA {}.{}", what,
-                  driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10),
+      fmt::format("{}: the driver supports CUDA up to {}.{}, and this build is with CUDA {}.{}",
+                  what, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10),
       fit_driver(runtime, driver));
 }
 
@@ -43,7 +43,7 @@ Error without_kernels_for(const std::string& what) {
 /// actor would meet the same error in this process.
 Error context_lost(const std::string& what, std::string_view cause, std::string_view remedy) {
   return Error(ErrorCode::device_lost,
-               fmt::format("{}: {}; what lay in the GPU's memory is lost", what, cause),
+               fmt::format("{}: {}; the contents of its memory are lost", what, cause),
                fmt::format("{}; resume from the last checkpoint in a new process", remedy));
 }
 
@@ -83,9 +83,10 @@ void check(cudaError_t status, const char* operation, std::source_location where
     case cudaErrorMpsMaxConnectionsReached:
     case cudaErrorDeviceNotLicensed:
     case cudaErrorStubLibrary:
-      throw unusable(what,
-                     "see whether another process has the GPU for itself, ask the centre, or "
-                     "compute on the CPU");
+      throw unusable(
+          what,
+          "see whether another process uses the GPU exclusively, ask its administrators, or "
+          "compute on the CPU");
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureMerge:

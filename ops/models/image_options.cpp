@@ -43,8 +43,9 @@ OptionField widths_option(std::vector<std::int64_t>& widths, std::string help) {
 }
 
 OptionField convolution_option(ConvolutionAlgorithm& algorithm) {
-  return choice_field("convolution", algorithm, algorithms,
-                      "algorithm of convolutions; auto uses Winograd where it is faster");
+  return choice_field(
+      "convolution", algorithm, algorithms,
+      "algorithm of convolutions on the CPU; auto uses Winograd where it is faster");
 }
 
 void check_images(std::string_view model, const SampleSpec& samples, std::int64_t least,

@@ -31,8 +31,8 @@ struct Stream {
   /// (mixed precision: P. Micikevicius et al., "Mixed precision training", ICLR 2018).
   DType products = DType::f32;
   /// Whether products that stay in f32 may be rounded to TF32, which has f32's exponents and ten
-  /// bits of mantissa: those of convolutions; those of linear layers, matmul and attention. Only
-  /// devices with Backend::has_tf32 do so.
+  /// bits of mantissa: those of convolutions; those of linear layers and matmul. Only devices with
+  /// Backend::has_tf32 do so.
   bool conv_tf32 = false, matmul_tf32 = false;
 };
 

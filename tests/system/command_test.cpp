@@ -58,11 +58,12 @@ TEST_F(Command, TellsItsVersionAndHelp) {
   const Outcome version = troupe_command({"--version"});
   EXPECT_EQ(version.exit_code, 0);
   const std::string number = "[0-9]+\\.[0-9.]+";
-  EXPECT_THAT(
-      version.out,
-      MatchesRegex("troupe " + number + "\ncompiler: [A-Za-z]+ " + number + "\nlibraries: oneDNN " +
-                   number + ", Highway " + number + ", CAF " + number + ", ZeroMQ " + number +
-                   "\ndevices: CPU \\([^\n]+, [a-z]+ with(out)? AVX-512( and AMX)?\\); no GPU\n"));
+  EXPECT_THAT(version.out,
+              MatchesRegex(
+                  "troupe " + number + "\ncompiler: [A-Za-z]+ " + number + "\nlibraries: oneDNN " +
+                  number + ", Highway " + number + ", CAF " + number + ", ZeroMQ " + number +
+                  "\nCPU: [^\n]+, [a-z]+ with(out)? AVX-512( and AMX)?\nCUDA: (not in this build|" +
+                  number + ", kernels for [^\n]+\nGPU: [^\n]+)\n"));
   const Outcome help = troupe_command({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("options"));

@@ -124,6 +124,13 @@ TEST_F(Gpu, RefusesSeveralProcessesWhichNoTransportJoins) {
                                     "-o", "processes", "-r", "parallel.pipeline=2"});
   EXPECT_NE(launched.exit_code, 0);
   EXPECT_THAT(launched.error, HasSubstr("sends tensors on cuda:0 to rank"));
+  const Outcome automatic =
+      command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml", "-o", "automatic",
+               "-r", "parallel.pipeline=2", "-r", "device=auto"});
+  EXPECT_EQ(automatic.exit_code, 0) << automatic.error;
+  EXPECT_THAT(automatic.out, HasSubstr(", on the CPU\n"));
+  EXPECT_THAT(automatic.out + automatic.error,
+              HasSubstr("computing on the CPU: no transport carries a GPU's tensors between"));
 }
 
 TEST_F(Gpu, ResumesToTheSameBitsAndIsEvaluatedOnTheCpuToo) {
@@ -203,7 +210,7 @@ TEST_F(Gpu, ReportsItsUseInTrainCsvAndAtTheEnd) {
               AllOf(HasSubstr(",gpu_utilisation_percent,gpu_memory_mib,gpu_power_w,test_loss,"),
                     testing::ContainsRegex("\n1,.*,75,3072,250,")));
   const Outcome unseen = train("unseen");
-  EXPECT_THAT(unseen.out, HasSubstr("\nGPU: nothing is known of its use: libnvidia-ml.so.1: "));
+  EXPECT_THAT(unseen.out, HasSubstr("\nGPU: no data of its use: libnvidia-ml.so.1: "));
   EXPECT_THAT(csv("unseen"), testing::ContainsRegex("gpu_power_w,test_loss.*\n1,.*,,,,"));
   ASSERT_EQ(train("cpu", {"-r", "device=cpu"}).exit_code, 0);
   EXPECT_THAT(csv("cpu"), Not(HasSubstr("gpu")));
@@ -222,10 +229,11 @@ TEST_F(Gpu, PlansWithoutAnyLibraryForAGpuThatIsDescribed) {
   const Outcome planned =
       with_library("/missing.so", {"plan", "options.yaml", "--device", "gh200"});
   ASSERT_EQ(planned.exit_code, 0) << planned.error;
-  EXPECT_THAT(planned.out,
-              AllOf(HasSubstr("NVIDIA GH200 480GB has 96.0 GiB"),
-                    HasSubstr("cuDNN's workspaces are not counted: no GPU can be used: "
-                              "TROUPE_CUDA_LIBRARY=/missing.so")));
+  EXPECT_THAT(
+      planned.out,
+      AllOf(HasSubstr("NVIDIA GH200 480GB has 96.0 GiB"),
+            HasSubstr("cuDNN's workspaces, up to 1 GiB, are not counted: no GPU can be used: "
+                      "TROUPE_CUDA_LIBRARY=/missing.so")));
 }
 
 TEST_F(Gpu, PlansWithCudnnsWorkspacesWhereItIsBuiltIn) {
@@ -261,11 +269,11 @@ TEST_F(Gpu, TellsTheVersionsOfADriverThatIsTooOld) {
   const Outcome asked = emulated({"CUDA_ON_CPU_DRIVER=11080"}, {"train", "options.yaml"});
   EXPECT_NE(asked.exit_code, 0);
   EXPECT_THAT(asked.error,
-              AllOf(HasSubstr("the driver serves CUDA 11.8, and this build is with CUDA"),
+              AllOf(HasSubstr("the driver supports CUDA up to 11.8, and this build is with CUDA"),
                     HasSubstr("try: update the driver to 5")));
   const Outcome doctor = emulated({"CUDA_ON_CPU_DRIVER=11080"}, {"doctor", "options.yaml"});
   EXPECT_THAT(doctor.out,
-              HasSubstr("error: GPUs: the driver serves CUDA 11.8, but this troupe is"));
+              HasSubstr("error: GPUs: the driver supports CUDA up to 11.8, but this troupe is"));
 }
 
 TEST_F(Gpu, SaysThatThereIsNone) {
@@ -291,7 +299,8 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
               AllOf(testing::ContainsRegex(
                         "(stage/[01]|loss|reducer/[01]): out of memory on cuda:0: "
                         "[0-9]+ bytes requested, [0-9]+ in use, [0-9]+ of [0-9]+ free; the bound "
-                        "of a process is [0-9]+ MiB on cpu, and [0-9]+ MiB on cuda:0"),
+                        "of a process is [0-9]+ MiB on cpu, and [0-9]+ MiB on cuda:0, "
+                        "of it [0-9]+ MiB for "),
                     HasSubstr("try: lower train.batch_size, raise train.micro_batches"),
                     HasSubstr("troupe plan options.yaml tells what takes how much")));
   const Outcome graphs = emulated({"CUDA_ON_CPU_DEVICE_BYTES=700000"},
@@ -354,7 +363,7 @@ checkpoint: {every_steps: 1}
   const Outcome fault = failing("700", "fault");  // an illegal address
   EXPECT_NE(fault.exit_code, 0);
   EXPECT_THAT(fault.error, AllOf(HasSubstr("an illegal memory access was encountered"),
-                                 HasSubstr("a kernel failed; what lay in the GPU's memory is lost"),
+                                 HasSubstr("a kernel failed; the contents of its memory are lost"),
                                  HasSubstr("with the same command and --restart fault")));
   for (const char* failure : {"214", "999"}) {  // an error of its memory; off the bus
     const Outcome lost = failing(failure, std::string("lost") + failure);

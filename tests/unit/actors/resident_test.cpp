@@ -195,7 +195,7 @@ TEST(ResidentPipeline, RefusesWhatTheDeviceDoesNotPrepareTheSameWay) {
   EXPECT_THAT(refusal([](PipelineOptions& p) {
                 p.data.dataset = std::make_shared<ReadFromFiles>(p.data.dataset);
               }),
-              HasSubstr("files does not hold its training images in memory"));
+              HasSubstr("files reads its training images on demand"));
 }
 
 TEST(ResidentPipeline, HasNoEffectOnTheCpu) {

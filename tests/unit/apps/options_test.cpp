@@ -622,7 +622,7 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"mode=min"}), HasSubstr("train.monitor implies it"));
   EXPECT_THAT(refusal("", {"accelerator=gpu"}), HasSubstr("did you mean device?"));
   EXPECT_THAT(refusal("", {"deterministic=true"}), HasSubstr("always gives the same bits"));
-  EXPECT_THAT(refusal("", {"benchmark=true"}), HasSubstr("convolution chooses the algorithm"));
+  EXPECT_THAT(refusal("", {"benchmark=true"}), HasSubstr("no algorithm is chosen by its time"));
   EXPECT_THAT(refusal("", {"val_check_interval=0.5"}), HasSubstr("follow each epoch"));
   EXPECT_THAT(refusal("", {"check_val_every_n_epoch=2"}), HasSubstr("follow each epoch"));
   EXPECT_THAT(refusal("", {"limit_train_batches=10"}), HasSubstr("count samples"));
@@ -675,10 +675,13 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"consecutive_hysteresis=true"}), HasSubstr("in a row or not"));
   EXPECT_THAT(refusal("", {"loss_scale=128"}), HasSubstr("loss_scale: {mode: auto}"));
   EXPECT_THAT(refusal("", {"sync_batchnorm=true"}), HasSubstr("averages over one micro-batch"));
-  for (const char* key : {"devices", "gpus", "strategy", "world_size", "trainer.devices",
-                          "nproc_per_node", "nproc-per-node"})
+  for (const char* key :
+       {"devices", "strategy", "world_size", "trainer.devices", "nproc_per_node", "nproc-per-node"})
     EXPECT_THAT(refusal("", {fmt::format("{}=2", key)}),
                 HasSubstr("launch --nproc-per-node N -- train FILE -r parallel.data=N"));
+  for (const char* key : {"gpus", "num_gpus"})
+    EXPECT_THAT(refusal("", {fmt::format("{}=2", key)}), HasSubstr("device: cuda uses one GPU"));
+  EXPECT_THAT(refusal("", {"channels_last=true"}), HasSubstr("the precision chooses the layout"));
   EXPECT_THAT(refusal("", {"save_last=true"}), HasSubstr("always writes a last checkpoint"));
   EXPECT_THAT(refusal("", {"per_device_train_batch_size=8"}), HasSubstr("over all replicas"));
   EXPECT_THAT(refusal("", {"T_max=8"}), HasSubstr("cosine spans train.epochs"));
