@@ -144,7 +144,7 @@ class Machine {
   }
   void synchronize(Queue& queue) {
     const FencePtr fence = record(queue);
-    if (pace() == Pace::thread) wait_for(fence);
+    if (pace() == Pace::thread) (void)wait_for(fence);
     while (!fence->done())
       if (!advance()) throw std::logic_error("a stream waits for what was never given");
     fence->status().value();

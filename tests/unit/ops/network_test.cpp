@@ -269,7 +269,9 @@ TEST(Network, ComputesNoGradientsOfFrozenParametersAndTheOthersToTheSameBits) {
         input = frozen.backward(*pass, grad);
       }
       EXPECT_EQ(input.defined(), wants_input_gradient);
-      if (wants_input_gradient) EXPECT_TRUE(same_bits(input, expected));
+      if (wants_input_gradient) {
+        EXPECT_TRUE(same_bits(input, expected));
+      }
       EXPECT_TRUE(same_bits(pass->statistics, whole->statistics));
       const auto& parameters = frozen.spec().parameters();
       const auto left = frozen.spec().parameter_views(pass->gradients);
