@@ -66,7 +66,7 @@ std::string largest_part(const MemoryBound& bound, MemoryBound::Place place) {
 }
 
 /// Empty if it is not known, also because there is no memory to find it out.
-std::string bound_text(const PipelineOptions& pipeline) {
+std::string bound_text(const PipelineOptions& pipeline, bool of_device) {
   if (pipeline.block_costs.empty()) return {};
   try {
     const Graph graph = build_pipeline(pipeline);
@@ -80,7 +80,7 @@ std::string bound_text(const PipelineOptions& pipeline) {
     if (const Device on = pipeline.stream.device; on != Device::cpu())
       return fmt::format("; the bound of a process is {} MiB on cpu, and {} MiB on {}{}",
                          largest.total(cpu) >> 20, largest.total(device) >> 20, to_string(on),
-                         largest_part(largest, device));
+                         of_device ? largest_part(largest, device) : "");
     return fmt::format("; the bound of a process is {} MiB{}", largest.total(cpu) >> 20,
                        largest_part(largest, cpu));
   } catch (const std::exception&) {
@@ -111,7 +111,7 @@ Error with_memory_bound(const Error& error, const PipelineOptions& pipeline,
   };
   add(pipeline.cuda_graphs, "cuda_graphs", "cuda_graphs");
   add(pipeline.data.resident, "data.resident", "resident");  // the library's name of it
-  return {error.code(), error.message() + bound_text(pipeline),
+  return {error.code(), error.message() + bound_text(pipeline, of_device),
           fmt::format("{}; {} plan {} tells what takes how much", remedy, program_name(),
                       shell_word(options.string()))};
 }

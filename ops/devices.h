@@ -9,7 +9,7 @@ namespace troupe {
 
 /// Which device computes.
 enum class DeviceChoice : std::uint8_t {
-  automatic,  ///< a GPU if one can be used, else the CPU
+  automatic,  ///< a GPU if one can be used and the run has one process, else the CPU
   cpu,
   cuda,  ///< an NVIDIA GPU
 };

@@ -41,9 +41,8 @@ Result<void*> open_file() {
     reason = dlerror();
     if (place != library_name) return no_gpu(reason);  // it is there and cannot be opened
   }
-  if (!reason.starts_with(std::string(library_name) + ": cannot open shared object file"))
-    return no_gpu(reason);  // where the system looks is one that cannot be opened
-  const Error missing = no_gpu("this build has no CUDA");
+  const Error missing =
+      no_gpu(reason.starts_with(library_name) ? "this build has no CUDA" : reason);
   return Error(ErrorCode::io, missing.message(), missing.remedy());
 }
 

@@ -51,7 +51,7 @@ class GpuChecks {
   }
 
   void check_effect() {
-    if (asked() || (demands_.device != DeviceChoice::cpu && machine_.has_usable_gpu())) return;
+    if (computes_on_gpu(machine_, demands_)) return;
     if (demands_.cuda_graphs)
       warn("cuda_graphs has no effect: the CPU computes", "-r cuda_graphs=false, or a GPU");
     if (demands_.resident)
@@ -66,9 +66,9 @@ class GpuChecks {
   void check_use() {
     if (!machine_.cuda) return check_library();
     if (!check_driver() || !check_visible()) return;
+    if (check_processes() && !asked()) return;
     check_kernels();
     check_mode();
-    check_processes();
     check_idle();
     check_tf32();
   }
@@ -126,12 +126,13 @@ class GpuChecks {
              "start one process: stages and replicas share a GPU within it");
   }
 
-  // A run that may choose computes on the CPU.
-  void check_processes() {
-    if (!machine_.world || machine_.world->size < 2 || !machine_.has_usable_gpu()) return;
+  /// Whether there are several, of which a run that may choose computes on the CPU.
+  bool check_processes() {
+    if (!machine_.world || machine_.world->size < 2 || !machine_.has_usable_gpu()) return false;
     refuse(fmt::format("{}, but no transport carries a GPU's tensors between them",
                        counted(machine_.world->size, "process")),
            "start one process, or -r device=cpu");
+    return true;
   }
 
   void check_idle() {
@@ -160,6 +161,12 @@ class GpuChecks {
 };
 
 }  // namespace
+
+bool computes_on_gpu(const Machine& machine, const Demands& demands) {
+  const bool one_process = !machine.world || machine.world->size < 2;
+  return demands.device == DeviceChoice::cuda ||
+         (demands.device == DeviceChoice::automatic && one_process && machine.has_usable_gpu());
+}
 
 Findings check_gpus(const Machine& machine, const Demands& demands) {
   return GpuChecks(machine, demands).take();

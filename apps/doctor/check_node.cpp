@@ -151,8 +151,7 @@ Findings check_precision(const Machine& machine, const Demands& demands) {
     return std::ranges::count(machine.features, feature) > 0;
   };
   // Where a GPU is demanded, check_gpus tells if there is none.
-  const bool may_use_gpu = demands.device != DeviceChoice::cpu;
-  if (demands.device == DeviceChoice::cuda || (may_use_gpu && machine.has_usable_gpu())) return {};
+  if (computes_on_gpu(machine, demands)) return {};
   Findings findings;
   if (demands.products == DType::f16)
     findings.push_back({Severity::error, "precision",

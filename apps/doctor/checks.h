@@ -44,6 +44,10 @@ struct Demands {
   bool known = false;                          ///< whether there is a file
 };
 
+/// Whether a GPU computes: one is demanded, or `auto` finds one, which it takes in one process
+/// only.
+bool computes_on_gpu(const Machine& machine, const Demands& demands);
+
 /// The maximum number of stages in this process. Some processes may have one fewer.
 std::int64_t stages_of_process(const Machine& machine, const Demands& demands);
 

@@ -50,7 +50,9 @@ std::string gpus_text(const Machine& machine, const Demands& demands) {
       reserved == 0 ? "none is reserved" : fmt::format("{} reserved", reserved);
   if (!machine.cuda && machine.cuda_error && machine.cuda_error->code() == ErrorCode::io)
     return "no CUDA in this build, " + given;
-  if (demands.device == DeviceChoice::cpu || !machine.cuda || machine.cuda->gpus.empty())
+  const bool several = machine.world && machine.world->size > 1;
+  if (demands.device == DeviceChoice::cpu || !machine.cuda || machine.cuda->gpus.empty() ||
+      (several && !computes_on_gpu(machine, demands)))
     return given;
   const GpuSurvey::Gpu& gpu = machine.cuda->gpus.front();
   return fmt::format("{} (sm_{}, {} GiB), {}", gpu.name, gpu.architecture, gpu.memory_bytes >> 30,

@@ -246,7 +246,7 @@ void add_run(OptionFields& fields, Options& o) {
   fields.push_back(
       choice_field("device", o.device, device_names,
                    "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
-                   "has CUDA and one can be used, else the CPU",
+                   "has CUDA, one can be used and the run has one process, else the CPU",
                    {.synonyms = {"accelerator", "gpu"},
                     .hints = {{"no_cuda", "set device to cpu, or to auto for no_cuda=false"}},
                     .value_hints = {{"gpu", gpu_hint},

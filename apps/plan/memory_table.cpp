@@ -92,7 +92,8 @@ void print_memory(const PlannedRun& run) {
     const std::size_t needed = print_parts(run, Place::device, " of the GPU");
     print_fit(run, needed);
     if (!run.gpu->without_cudnn.empty())
-      print_out("cuDNN's workspaces, up to 1 GiB, are not counted: {}\n", run.gpu->without_cudnn);
+      print_out("cuDNN's workspaces, up to 2 GiB each, are not counted: {}\n",
+                run.gpu->without_cudnn);
   }
   print_parts(run, Place::cpu, run.gpu ? " of the CPU" : "");
   print_out("of tensors and samples; the program itself needs about 50 MiB more\n");

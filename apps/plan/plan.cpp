@@ -208,7 +208,7 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
     print_out(
         "\ntimes and the schedule are left out, since only devices that are here can be "
         "measured\n{}",
-        given.pipeline.partition.empty()
+        given.pipeline.partition.empty() && pipeline.partition.size() > 1
             ? "the stages are balanced by times of this CPU; parallel.partition sets them\n"
             : "");
   return exit_done;

@@ -197,7 +197,13 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
                                  const ProcessOptions& here) {
   PipelineOptions pipeline = options.pipeline;
   pipeline.stream.device = choose_device(options.device, here.processes);
-  check_products(pipeline.stream);
+  try {
+    check_products(pipeline.stream);
+  } catch (const Error& error) {
+    if (options.device != DeviceChoice::automatic || here.processes == 1) throw;
+    throw Error(error.code(), error.message() + "; several processes compute on the CPU",
+                error.remedy() + " in one process");
+  }
   pipeline.model = options.model.chosen();
   pipeline.optimizer = optimizer_of(options);
   if (options.aggregation == Aggregation::asynchronous)

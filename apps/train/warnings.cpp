@@ -11,6 +11,7 @@
 #include "actors/partial_weights.h"
 #include "actors/weights_file.h"
 #include "ops/backend.h"
+#include "ops/gpu_library.h"
 #include "runtime/text.h"
 #include "runtime/world/cores.h"
 #include "runtime/world/environment.h"
@@ -243,14 +244,15 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
     sentences.push_back(fmt::format("{} processes of {} share {}; fewer processes may be as fast",
                                     neighbours, counted(threads, "thread"),
                                     counted(cores, "core")));
-  if (options.device == DeviceChoice::automatic) {
-    if (const auto gpu = find_gpu(); !gpu && gpu.error().code() == ErrorCode::unsupported)
-      sentences.push_back(
-          fmt::format("computing on the CPU: {}; {}", gpu.error().message(), gpu.error().remedy()));
-    else if (gpu && processes > 1)
+  if (options.device == DeviceChoice::automatic && processes > 1) {
+    if (const auto library = gpu_library(); library && !library.value()->survey().gpus.empty())
       sentences.emplace_back(
           "computing on the CPU: no transport carries a GPU's tensors between processes; to use "
           "the GPU, start one process");
+  } else if (options.device == DeviceChoice::automatic) {
+    if (const auto gpu = find_gpu(); !gpu && gpu.error().code() == ErrorCode::unsupported)
+      sentences.push_back(
+          fmt::format("computing on the CPU: {}; {}", gpu.error().message(), gpu.error().remedy()));
   }
   const std::string processor = backend(pipeline.stream.device).fingerprint();
   if (!start.processor.empty() && start.processor != processor)

@@ -131,6 +131,11 @@ TEST_F(Gpu, RefusesSeveralProcessesWhichNoTransportJoins) {
   EXPECT_THAT(automatic.out, HasSubstr(", on the CPU\n"));
   EXPECT_THAT(automatic.out + automatic.error,
               HasSubstr("computing on the CPU: no transport carries a GPU's tensors between"));
+  const Outcome rounded =
+      command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml", "-o", "rounded", "-r",
+               "parallel.pipeline=2", "-r", "device=auto", "-r", "conv_precision=tf32"});
+  EXPECT_NE(rounded.exit_code, 0);
+  EXPECT_THAT(rounded.error, HasSubstr("; several processes compute on the CPU"));
 }
 
 TEST_F(Gpu, ResumesToTheSameBitsAndIsEvaluatedOnTheCpuToo) {
@@ -232,7 +237,7 @@ TEST_F(Gpu, PlansWithoutAnyLibraryForAGpuThatIsDescribed) {
   EXPECT_THAT(
       planned.out,
       AllOf(HasSubstr("NVIDIA GH200 480GB has 96.0 GiB"),
-            HasSubstr("cuDNN's workspaces, up to 1 GiB, are not counted: no GPU can be used: "
+            HasSubstr("cuDNN's workspaces, up to 2 GiB each, are not counted: no GPU can be used: "
                       "TROUPE_CUDA_LIBRARY=/missing.so")));
 }
 

@@ -178,6 +178,7 @@ TEST(DoctorGpu, FlagsComputeModesThatForbidTheRun) {
               HasSubstr("error NVIDIA H100 is in compute mode Exclusive_Process, but 2 processes "
                         "would use it"));
   machine.cuda->gpus.front().mode = GpuSurvey::Gpu::Mode::none;
+  machine.world.reset();
   EXPECT_THAT(found(machine, automatic),
               HasSubstr("warning NVIDIA H100 is in compute mode Prohib"));
 }
@@ -192,6 +193,16 @@ TEST(DoctorGpu, FlagsProcessesThatCannotExchangeTensorsOfGpus) {
   EXPECT_EQ(found(machine, on_gpu), "error " + text);
   EXPECT_EQ(found(machine, automatic), "warning " + text) << "it computes on the CPU";
   EXPECT_THAT(found(machine, on_cpu), IsEmpty());
+  Demands needs_gpu = automatic;
+  needs_gpu.products = DType::f16;
+  needs_gpu.cuda_graphs = true;
+  EXPECT_THAT(text_of(check_precision(machine, needs_gpu)), HasSubstr("16-mixed, which needs"));
+  EXPECT_THAT(found(machine, needs_gpu), HasSubstr("warning cuda_graphs has no effect"));
+  machine.environment["SLURM_GPUS_ON_NODE"] = "4";
+  machine.cuda->gpus.front().mode = GpuSurvey::Gpu::Mode::one_process;
+  EXPECT_THAT(found(machine, automatic),
+              testing::AllOf(HasSubstr("4 reserved GPUs stay idle"), Not(HasSubstr("uses one")),
+                             Not(HasSubstr("Exclusive"))));
 }
 
 TEST(DoctorGpu, FlagsOptionsThatNeedAGpuWhereNoneComputes) {
