@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -76,6 +77,23 @@ TEST_F(GraphCalls, AreOneForEachPassOnceItIsCaptured) {
   EXPECT_EQ(calls[2], 7u);
   EXPECT_EQ(calls[3], 7u);
   EXPECT_GT(calls[0], 4 * calls[3]);
+  EXPECT_EQ(stream_.violations(), 0);
+}
+
+TEST_F(GraphCalls, EvaluateTheAverageOnceThereIsOne) {
+  for (float& value : x_.elements<float>()) value = 0.5F;
+  const auto sum = [&] {
+    double sum = 0;
+    for (const float value : on_cpu(stream_.get(), program_->evaluate(x_, 0)).elements<float>())
+      sum += std::abs(value);
+    return sum;
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_GT(sum(), 0);
+  auto averaged = std::make_shared<StateVersion>(*program_->state());
+  const Tensor zero = zeros(stream_.get(), averaged->weights.shape(), DType::f32);
+  averaged->optimizer_state.push_back({std::string(average_name), zero});
+  program_->use(averaged);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(sum(), 0) << "of weights that are zero";
   EXPECT_EQ(stream_.violations(), 0);
 }
 
@@ -215,6 +233,25 @@ TEST_F(GraphCalls, LeaveTheirMemoryToOthersAfterTheyHaveRun) {
   }
   EXPECT_GT(allocator.counters().reused, 0u);
   EXPECT_EQ(cuda_on_cpu::counts().graphs, 0);
+}
+
+TEST_F(GraphCalls, NameTheOptionWhenAGraphFindsNoMemory) {
+  (void)program_->evaluate(x_, 0);
+  {
+    const Emulation emulation({.refuses_graphs = true});
+    try {
+      (void)program_->evaluate(x_, 0);
+      ADD_FAILURE() << "the second pass is captured";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+      EXPECT_THAT(error.message(), ::testing::HasSubstr("cuda:0 while a CUDA graph is made ready"));
+      EXPECT_THAT(error.remedy(), ::testing::HasSubstr("set `cuda_graphs` to false"));
+    }
+  }
+  EXPECT_EQ(cuda_on_cpu::counts().graphs, 0);
+  auto next = made();
+  EXPECT_TRUE(next->evaluate(x_, 0).defined()) << "the stream computes as before";
+  EXPECT_EQ(stream_.violations(), 0);
 }
 
 TEST_F(GraphCalls, NameTheOptionWhenMemoryIsOutAmidACapture) {

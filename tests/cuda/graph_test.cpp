@@ -112,11 +112,7 @@ TEST(CudaGraph, LeavesASmallerLastBatchWithoutGraphs) {
 
 // The average exists from the first update on.
 TEST(CudaGraph, EvaluatesTheAverageOfTheWeights) {
-  const TrainingRun run{.partition = {2, 2}, .adjust = [](PipelineOptions& pipeline) {
-                          use_adamw(pipeline);
-                          pipeline.evaluates_first = true;
-                        }};
-  expect_same_bits(run, 1);
+  expect_same_bits({.partition = {2, 2}, .adjust = use_adamw}, 1);
 }
 
 // A version is rounded once, by whichever pass reads it first.
@@ -124,7 +120,6 @@ TEST(CudaGraph, EvaluatesARoundedAverageWithGraphsAndWithout) {
   TrainingRun run{.partition = {2, 2}, .samples = 54, .steps = 4};  // 9 for testing: 8, and 1
   run.adjust = [](PipelineOptions& pipeline) {
     use_adamw(pipeline);
-    pipeline.evaluates_first = true;
     pipeline.stream.products = DType::bf16;
   };
   expect_same_bits(run, 1);

@@ -222,6 +222,7 @@ cudaError_t Device::end_capture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t Device::instantiate(cudaGraphExec_t* executable, cudaGraph_t graph) {
   const std::lock_guard lock(mutex_);
   if (const cudaError_t error = refuse(); error != cudaSuccess) return error;
+  if (options_.refuses_graphs) return cudaErrorMemoryAllocation;
   const auto found = graphs_.find(reinterpret_cast<std::uintptr_t>(graph));
   if (found == graphs_.end()) return cudaErrorInvalidValue;
   const auto tasks = found->second;

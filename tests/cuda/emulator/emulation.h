@@ -26,6 +26,7 @@ struct EmulationOptions {
   /// The n-th wait of a stream for an event does nothing, of the waits that put something in order
   /// on a stream that has had kernels or copies; 0: none.
   std::uint64_t left_out_wait = 0;
+  bool refuses_graphs = false;  ///< no memory is left to make a graph ready
   // Of memory; what is allocated at the beginning counts.
   std::size_t device_bytes = SIZE_MAX, pinned_bytes = SIZE_MAX;
   // What the driver tells of itself and of the device.
