@@ -149,10 +149,12 @@ TEST_F(SmallNetwork, IsUpdatedByAnOptimizerThatDerivesFromAnother) {
 }
 
 TEST_F(SmallNetwork, IsUpdatedByTheOptimizersOfItsGroups) {
-  const Optimizer other =
-      Optimizer(OptimizerOfAll{}).with_groups({{.parameters = {"*.bias"}, .optimizer = Sgd{}}});
-  const StatePtr next = network_.step(other, 0.1, gradient(), {});
-  const StatePtr expected = network_.step(Sgd{}, 0.1, gradient(), {});
+  const auto with_bias_by = [&](const Optimizer& rule, double lr) {
+    return Optimizer(OptimizerOfAll{})
+        .with_groups({{.parameters = {"*.bias"}, .optimizer = rule, .lr = lr}});
+  };
+  const StatePtr next = network_.step(with_bias_by(HalfSgd{}, 0.2), 0.3, gradient(), {});
+  const StatePtr expected = network_.step(with_bias_by(OptimizerOfAll{}, 0.1), 0.3, gradient(), {});
   EXPECT_EQ(std::memcmp(next->weights.raw(), expected->weights.raw(), next->weights.bytes()), 0);
 }
 
