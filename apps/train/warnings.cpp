@@ -234,6 +234,11 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
                                     pipeline.data.workers, counted(available_cores(), "core")));
   if (pipeline.data.resident && !has_resident_images(pipeline))
     sentences.emplace_back("data.resident has no effect: the CPU computes");
+  if (pipeline.stream.products == DType::f16 && pipeline.loss_scale.mode == LossScaling::none)
+    sentences.emplace_back(
+        "precision is 16-mixed without loss scaling: small gradients become 0; "
+        "loss_scale.mode=auto "
+        "scales them");
   if (pipeline.cuda_graphs && pipeline.stream.device == Device::cpu())
     sentences.emplace_back("cuda_graphs has no effect: the CPU computes");
   const Environment environment = Environment::of_process();
