@@ -367,9 +367,10 @@ checkpoint: {every_steps: 1}
   };
   const Outcome fault = failing("700", "fault");  // an illegal address
   EXPECT_NE(fault.exit_code, 0);
-  EXPECT_THAT(fault.error, AllOf(HasSubstr("an illegal memory access was encountered"),
-                                 HasSubstr("a kernel failed; the contents of the GPU's memory are lost"),
-                                 HasSubstr("with the same command and --restart fault")));
+  EXPECT_THAT(fault.error,
+              AllOf(HasSubstr("an illegal memory access was encountered"),
+                    HasSubstr("a kernel failed; the contents of the GPU's memory are lost"),
+                    HasSubstr("with the same command and --restart fault")));
   for (const char* failure : {"214", "999"}) {  // an error of its memory; off the bus
     const Outcome lost = failing(failure, std::string("lost") + failure);
     EXPECT_NE(lost.exit_code, 0);

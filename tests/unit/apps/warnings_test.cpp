@@ -67,6 +67,20 @@ TEST(Warnings, TellThatTheCpuHasNoCudaGraphs) {
   EXPECT_THAT(reported({}), Not(HasSubstr(words)));
 }
 
+TEST(Warnings, TellThatGradientsOfF16AreNotScaled) {
+  const auto of_mode = [](const std::string& mode) {
+    const Options options = options_with({"loss_scale.mode=" + mode});
+    PipelineOptions pipeline = pipeline_options(options, {}, {});
+    pipeline.stream.products = DType::f16;
+    std::string all;
+    for (const std::string& warning : warnings(options, {}, pipeline)) all += warning + "\n";
+    return all;
+  };
+  const char* const words = "precision is 16-mixed without loss scaling";
+  EXPECT_THAT(of_mode("none"), HasSubstr(words));
+  EXPECT_THAT(of_mode("auto"), Not(HasSubstr(words)));
+}
+
 TEST(Warnings, NameMicroBatchesThatHaveNoCudaGraphs) {
   const auto on_gpu = [](const std::string& graphs, const std::string& parts) {
     const Options options =
