@@ -3,8 +3,8 @@
 // `ops/cuda`, `ops/reference`) defines a function of each name and signature in its namespace.
 //
 // A kernel allocates its results on the stream's device, and writes only to arguments of type
-// `Tensor&` and the new tensors of updates. All tensors are on the stream's device; `copy` also
-// accesses the CPU's memory, and brings a tensor from a device whose memory only kernels access.
+// `Tensor&` and the new tensors of updates. All tensors are on the stream's device, except that
+// `copy` also takes tensors of the CPU. Code outside kernels never accesses a GPU's memory.
 // The bits do not depend on the number of threads. Shapes are (N, C, H, W) for any layout. Outputs
 // keep the layout of the input unless stated.
 

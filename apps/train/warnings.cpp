@@ -236,9 +236,8 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
     sentences.emplace_back("data.resident has no effect: the CPU computes");
   if (pipeline.stream.products == DType::f16 && pipeline.loss_scale.mode == LossScaling::none)
     sentences.emplace_back(
-        "precision is 16-mixed without loss scaling: small gradients become 0; "
-        "loss_scale.mode=auto "
-        "scales them");
+        "precision is 16-mixed without loss scaling, so small gradients become 0; to scale losses, "
+        "set loss_scale.mode to auto");
   if (pipeline.cuda_graphs && pipeline.stream.device == Device::cpu())
     sentences.emplace_back("cuda_graphs has no effect: the CPU computes");
   const Environment environment = Environment::of_process();

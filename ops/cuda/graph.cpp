@@ -24,7 +24,7 @@ void refuse_graph(const std::string& when) {
   check(cudaGetDevice(&device), "name the device");
   throw Error(
       ErrorCode::out_of_memory,
-      fmt::format("out of memory of cuda:{} {}, {} of {} bytes free", device, when, free, total),
+      fmt::format("out of memory on cuda:{} {}, {} of {} bytes free", device, when, free, total),
       "lower `batch_size`, raise `micro_batches`, or set `cuda_graphs` to false");
 }
 

@@ -5,8 +5,8 @@
 
 namespace troupe::cuda {
 
-/// Throws Error{out_of_memory}, whose remedy names the option `cuda_graphs`. `when`: "while a CUDA
-/// graph is captured: 512 bytes requested".
+/// Throws Error{out_of_memory}: "out of memory on cuda:0 {when}, 512 of 4096 bytes free". The
+/// remedy names the option `cuda_graphs`.
 [[noreturn]] void refuse_graph(const std::string& when);
 
 /// Work that a stream has captured, ready to be launched. What was launched still runs when it is
