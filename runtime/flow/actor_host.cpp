@@ -145,7 +145,7 @@ bool dispatch_behind(ActorHost* self, DeviceStream& stream, RuntimeAccess::Effec
 /// Dispatches what the actor's functions have left behind. Returns as dispatch().
 bool send_effects(ActorHost* self) {
   RuntimeAccess::Effects& effects = RuntimeAccess::effects(*self->state.actor);
-  DeviceStream* stream = self->state.actor->stream();
+  DeviceStream* stream = self->state.stream;
   if (!stream) return dispatch(self, effects);
   return !effects.empty() && dispatch_behind(self, *stream, effects);
 }
@@ -181,7 +181,7 @@ bool yields_thread(const RunState& run, bool feeds_sender_away, Clock::duration 
 /// An action of an actor with a stream is a range of it.
 class ActionRange {
  public:
-  explicit ActionRange(const HostedActor& hosted) : stream_(hosted.actor->stream()) {
+  explicit ActionRange(const HostedActor& hosted) : stream_(hosted.stream) {
     if (stream_) stream_->begin_range(hosted.report.name);
   }
   ~ActionRange() { end(); }
@@ -327,7 +327,7 @@ void on_stop(ActorHost* self, const Stop&) {
   HostedActor& hosted = self->state;
   hosted.stops = true;
   if (hosted.held_back.empty()) return report_and_quit(self);
-  auto* stream = dynamic_cast<UnrecoverableStream*>(hosted.actor->stream());
+  auto* stream = dynamic_cast<UnrecoverableStream*>(hosted.stream);
   if (!stream) return;
   const WorkPtr last = hosted.held_back.back().fence;  // see hold_back()
   stream->notify(last);
@@ -403,6 +403,7 @@ caf::behavior host_actor(ActorHost* self, std::shared_ptr<RunState> run, std::ui
   hosted.run = std::move(run);
   hosted.index = index;
   hosted.actor = std::move(*actor);
+  hosted.stream = hosted.actor->stream();
   hosted.supervisor = std::move(supervisor);
   hosted.report.name = hosted.run->graph.actors()[index].name;
   hosted.report.mailbox_bound = mailbox_bound(hosted.run->graph, index);

@@ -32,6 +32,7 @@ struct HostedActor {
   std::shared_ptr<RunState> run;
   std::uint32_t index = 0;  ///< in the graph
   std::unique_ptr<Actor> actor;
+  DeviceStream* stream = nullptr;  ///< of the actor
   caf::actor supervisor;
   std::vector<ActorAddress> addresses;  ///< by actor
   std::uint32_t incarnation = 0;

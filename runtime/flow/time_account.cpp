@@ -29,7 +29,8 @@ void TimeAccount::add(const DeviceSpan& span) {
 }
 
 void TimeAccount::settle() {
-  for (const Wait& wait : std::exchange(open_, {})) count(wait.end - wait.begin, wait.why);
+  for (const Wait& wait : open_) count(wait.end - wait.begin, wait.why);
+  open_.clear();  // keeps memory for the next wait
 }
 
 void TimeAccount::count(std::chrono::nanoseconds time, Waiting why) {
