@@ -182,10 +182,10 @@ void Bound::add_stage(std::size_t stage, std::size_t replicas) {
   // The committed version, the next one, and the one that a checkpoint is being written from.
   const std::size_t copies = (options_.writer ? std::size_t{3} : 2) * tensors_of_a_weight(options_);
   add(fmt::format("stage {} activations", stage), activations * replicas, computing());
-  // Each bucket is clipped in a copy, and multiplied by a factor in another.
-  const bool scales = loss_scale_options(options_).has_value();
+  const Optimizer& optimizer = options_.optimizer;
+  const bool has_factor = optimizer.clip_norm() > 0 || loss_scale_options(options_).has_value();
   const int changes =
-      int{options_.optimizer.clip_value() > 0} + int{options_.optimizer.clip_norm() > 0 || scales};
+      optimizer.scales_gradients() ? 0 : int{optimizer.clip_value() > 0} + int{has_factor};
   const std::size_t clipped = static_cast<std::size_t>(changes) * largest_bucket;
   add(fmt::format("stage {} state", stage), (copies * bytes.state + clipped) * replicas,
       computing());

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "ops/gradient_scaling.h"
 #include "runtime/random.h"
 #include "runtime/tensor/tensor.h"
 
@@ -188,6 +189,7 @@ struct MomentumStep {
   double momentum = 0.0;  ///< 0: none
   double weight_decay = 0.0;
   bool nesterov = false;
+  GradientScaling scaling;
 };
 
 /// What a momentum_step reads and writes: flat tensors of one length and type. `momentum` is
@@ -208,6 +210,7 @@ struct AdamStep {
   double epsilon = 1e-8;
   double weight_decay = 0.0;
   bool decoupled_decay = false;
+  GradientScaling scaling;
 };
 
 /// What an adam_step reads and writes: flat tensors of one length and type. The old averages are

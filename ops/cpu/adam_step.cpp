@@ -35,11 +35,13 @@ void adam_as(const AdamStep& factors, const AdamArrays& all, std::int64_t begin,
   const auto step_size = static_cast<float>(factors.lr / factors.correction1);
   const auto root = static_cast<float>(std::sqrt(factors.correction2));
   const auto epsilon = static_cast<float>(factors.epsilon);
+  const auto limit = static_cast<float>(factors.scaling.limit);
+  const auto factor = static_cast<float>(factors.scaling.factor);
   const AdamArrays a = all;
   for_lanes(end - begin, [=](auto d, std::int64_t offset) HWY_ATTR {
     const std::int64_t i = begin + offset;
     const auto w = hn::LoadU(d, a.weights + i);
-    auto g = hn::LoadU(d, a.gradient + i);
+    auto g = scaled(d, hn::LoadU(d, a.gradient + i), limit, factor);
     if (decay != 0.0f) g = hn::MulAdd(w, hn::Set(d, decay), g);
     auto m = hn::Zero(d), v = hn::Zero(d);
     if constexpr (!first) m = hn::LoadU(d, a.exp_avg + i), v = hn::LoadU(d, a.exp_avg_sq + i);

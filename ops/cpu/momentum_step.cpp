@@ -22,11 +22,13 @@ void step_as(const MomentumStep& factors, const MomentumArrays& all, std::int64_
   const auto rate_value = static_cast<float>(-factors.lr);
   const bool first = all.momentum == nullptr, nesterov = factors.nesterov;
   const bool decays = decay_value != 0.0f;  // else 0 times an infinite weight
+  const auto limit = static_cast<float>(factors.scaling.limit);
+  const auto factor = static_cast<float>(factors.scaling.factor);
   const MomentumArrays arrays = all;
   for_lanes(end - begin, [=](auto d, std::int64_t offset) HWY_ATTR {
     const std::int64_t i = begin + offset;
     const auto weight = hn::LoadU(d, arrays.weights + i);
-    auto direction = hn::LoadU(d, arrays.gradient + i);
+    auto direction = scaled(d, hn::LoadU(d, arrays.gradient + i), limit, factor);
     if (decays) direction = hn::MulAdd(weight, hn::Set(d, decay_value), direction);
     if constexpr (with_momentum) {
       const auto keep = hn::Set(d, keep_value);

@@ -16,7 +16,21 @@ namespace troupe::cuda {
 namespace {
 
 template <class T>
+struct Scaling {
+  T limit, factor;
+
+  static Scaling from(const GradientScaling& scaling) {
+    return {static_cast<T>(scaling.limit), static_cast<T>(scaling.factor)};
+  }
+
+  __device__ T of(T gradient) const {
+    return factor * (gradient < -limit ? -limit : gradient > limit ? limit : gradient);
+  }
+};
+
+template <class T>
 struct Momentum {
+  Scaling<T> scaling;
   T lr, momentum, weight_decay;
   bool nesterov;
   const T *weights, *gradient, *old;  ///< old: null in the first step
@@ -27,8 +41,10 @@ struct Momentum {
     using P = Pack<T, N>;
     P w = reinterpret_cast<const P*>(weights)[pack], d = reinterpret_cast<const P*>(gradient)[pack];
 #pragma unroll
-    for (int j = 0; j < N; ++j)
+    for (int j = 0; j < N; ++j) {
+      d.at[j] = scaling.of(d.at[j]);
       if (weight_decay != T(0)) d.at[j] += weight_decay * w.at[j];
+    }
     if (next != nullptr) {
       P m = d;
       if (old != nullptr) {
@@ -48,6 +64,7 @@ struct Momentum {
 
 template <class T>
 struct Adam {
+  Scaling<T> scaling;
   T kept, decay, weight1, weight2, keep2, step_size, root, epsilon;
   const T *weights, *gradient, *exp_avg, *exp_avg_sq;  ///< averages: null in the first update
   T *new_weights, *new_exp_avg, *new_exp_avg_sq;
@@ -68,7 +85,7 @@ struct Adam {
     }
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const T slope = decay != T(0) ? g.at[j] + decay * w.at[j] : g.at[j];
+      const T own = scaling.of(g.at[j]), slope = decay != T(0) ? own + decay * w.at[j] : own;
       m.at[j] = lerp(m.at[j], slope);
       v.at[j] = keep2 * v.at[j] + weight2 * slope * slope;
       w.at[j] = kept * w.at[j] - step_size * m.at[j] / (std::sqrt(v.at[j]) / root + epsilon);
@@ -182,7 +199,8 @@ template <class T>
 void add(Batch<T, Momentum<T>>& batch, const Stream& stream, const MomentumUpdate& update) {
   const MomentumStep& factors = update.factors;
   const bool keeps = factors.momentum != 0.0;
-  const Momentum<T> step{.lr = static_cast<T>(factors.lr),
+  const Momentum<T> step{.scaling = Scaling<T>::from(factors.scaling),
+                         .lr = static_cast<T>(factors.lr),
                          .momentum = static_cast<T>(factors.momentum),
                          .weight_decay = static_cast<T>(factors.weight_decay),
                          .nesterov = factors.nesterov,
@@ -200,6 +218,7 @@ void add(Batch<T, Adam<T>>& batch, const Stream& stream, const AdamUpdate& updat
   const AdamStep& factors = update.factors;
   const bool decoupled = factors.decoupled_decay, first = !update.exp_avg.defined();
   const Adam<T> step{
+      .scaling = Scaling<T>::from(factors.scaling),
       .kept = static_cast<T>(decoupled ? 1.0 - factors.lr * factors.weight_decay : 1.0),
       .decay = static_cast<T>(decoupled ? 0.0 : factors.weight_decay),
       .weight1 = static_cast<T>(1.0 - factors.beta1),

@@ -342,7 +342,7 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     const double lr = run.group ? run.group->lr.value_or(step.lr) : step.lr;
     updates.push_back(
         {.rule = rule,
-         .step = {.updates = step.updates, .lr = lr},
+         .step = {.updates = step.updates, .lr = lr, .scaling = step.scaling},
          .slice = {.weights = now.weights.narrow(begin, count),
                    .gradient = gradient,
                    .state = parts.emplace_back(parts_of(names, state, own, begin, count)),
@@ -355,16 +355,9 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     parts.clear();
   };
   const std::vector<GroupRun> runs = group_runs(optimizer, spec_);
-  const double limit = optimizer.clip_value(), factor = optimizer.gradient_factor();
   std::int64_t end = spec_.parameter_elements();
   for (const Tensor& part : gradients) {
-    Tensor gradient = on_device(stream_, part);
-    if (limit > 0) gradient = table.clamp(stream_, gradient, -limit, limit);  // `part` is shared
-    if (factor != 1) {
-      Tensor scaled = Tensor::empty(gradient.shape(), dtype_, stream_.device);
-      table.scale(stream_, gradient, factor, scaled);
-      gradient = std::move(scaled);
-    }
+    const Tensor gradient = on_device(stream_, part);
     const std::int64_t begin = end - gradient.element_count();
     for (std::size_t r = 0; r < runs.size(); ++r) {
       const std::int64_t first = std::max(begin, runs[r].begin);
@@ -373,7 +366,7 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     }
     end = begin;
     // A copy is given back before the next bucket is copied.
-    if (limit > 0 || factor != 1 || part.device() != stream_.device) update_all();
+    if (part.device() != stream_.device) update_all();
   }
   update_all();
   spec_.clear_padding(stream_, next.weights);  // Adam without epsilon makes NaN of zeroes
@@ -442,7 +435,9 @@ StatePtr Network::step(const Optimizer& optimizer, double lr, const std::vector<
   auto next = std::make_shared<StateVersion>(now);
   next->step = now.step + 1;
   if (!gradients.empty()) {
-    apply(optimizer, {.updates = now.updates, .lr = lr}, gradients, *next);
+    const OptimizerStep update{
+        .updates = now.updates, .lr = lr, .scaling = optimizer.gradient_scaling()};
+    apply(optimizer, update, gradients, *next);
     ++next->updates;
   }
   if (!statistics.empty()) {

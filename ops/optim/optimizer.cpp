@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "ops/kernels.h"
 #include "runtime/error.h"
 #include "runtime/setting_names.h"
 #include "runtime/text.h"
@@ -133,6 +134,12 @@ Optimizer Optimizer::at(const LearningRateOptions& rate, std::int64_t step, doub
   return result;
 }
 
+GradientScaling Optimizer::gradient_scaling() const {
+  GradientScaling scaling{.factor = gradient_factor_};
+  if (clip_value_ > 0) scaling.limit = clip_value_;
+  return scaling;
+}
+
 std::vector<std::string> Optimizer::state_names() const {
   std::vector<std::string> names = state_names_(*this);
   for (const ParameterGroup& group : groups_)
@@ -140,6 +147,22 @@ std::vector<std::string> Optimizer::state_names() const {
       if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
   if (average_decay_ > 0) names.emplace_back(average_name);
   return names;
+}
+
+OptimizerSlice Optimizer::with_scaled_gradient(const Stream& stream, const OptimizerStep& step,
+                                               const OptimizerSlice& slice) {
+  OptimizerSlice result = slice;
+  const KernelTable& table = kernels(stream.device, slice.gradient.dtype());
+  const auto& [limit, factor] = step.scaling;
+  if (limit < GradientScaling().limit)
+    result.gradient = table.clamp(stream, result.gradient, -limit, limit);  // it is shared
+  if (factor != 1) {
+    Tensor scaled =
+        Tensor::empty(slice.gradient.shape(), slice.gradient.dtype(), slice.gradient.device());
+    table.scale(stream, result.gradient, factor, scaled);
+    result.gradient = std::move(scaled);
+  }
+  return result;
 }
 
 void Optimizer::update_all(const Stream& stream,

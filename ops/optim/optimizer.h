@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/gradient_scaling.h"
 #include "ops/optim/learning_rate.h"
 #include "runtime/options/definition.h"
 #include "runtime/tensor/tensor.h"
@@ -21,6 +22,7 @@ namespace troupe {
 struct OptimizerStep {
   std::int64_t updates = 0;  ///< updates before this one; steps without a gradient do not count
   double lr = 0.0;           ///< learning rate of this step
+  GradientScaling scaling;   ///< what is left to be done to the gradient
 };
 
 /// Consecutive parameters. All tensors are flat and of equal length.
@@ -49,16 +51,23 @@ struct UpdateBy {
 ///
 /// It may also have `static void update_all(const Stream&, std::span<const UpdateBy<O>>)`, which
 /// does the updates of a stage, of all parameter groups, with fewer kernels than `update` would for
-/// each. It may also have `OptionFields options()`, which declares the members with key, range and
-/// text, and `void check() const`, which throws Error{bad_options} where they contradict each
-/// other. A `static constexpr double usual_lr` is the learning rate that most runs with it have.
-/// `ops/optim/sgd.h` is an example.
+/// each, and scales the gradients itself (OptimizerStep::scaling). The gradients that `update` gets
+/// are scaled, in copies. It may also have `OptionFields options()`, which declares the members
+/// with key, range and text, and `void check() const`, which throws Error{bad_options} where they
+/// contradict each other. A `static constexpr double usual_lr` is the learning rate that most runs
+/// with it have. `ops/optim/sgd.h` is an example.
 template <class O>
 concept OptimizerDefinition = Named<O> &&
     requires(const O& definition, const Stream& stream, const OptimizerStep& step,
              const OptimizerSlice& slice) {
   { definition.state_names() } -> std::same_as<std::vector<std::string>>;
   { definition.update(stream, step, slice) } -> std::same_as<void>;
+};
+
+/// Whether it has `update_all`, for its own type.
+template <class O>
+concept UpdatesAll = requires(const Stream& stream, std::span<const UpdateBy<O>> updates) {
+  O::update_all(stream, updates);
 };
 
 struct ParameterGroup;
@@ -76,20 +85,20 @@ class Optimizer : public Definition {
   Optimizer(O definition)  // implicit, so that options take the struct itself
       : Definition(std::move(definition)),
         state_names_([](const Optimizer& self) { return self.as<O>().state_names(); }),
-        update_([](const Optimizer& self, const Stream& stream, const OptimizerStep& step,
-                   const OptimizerSlice& slice) { self.as<O>().update(stream, step, slice); }),
         update_all_([](const Stream& stream, std::span<const UpdateBy<Optimizer>> updates) {
-          if constexpr (requires(std::span<const UpdateBy<O>> own) {
-                          O::update_all(stream, own);
-                        }) {
+          if constexpr (UpdatesAll<O>) {
             std::vector<UpdateBy<O>> own;
             for (const auto& [rule, step, slice] : updates)
               own.push_back({rule.template as<O>(), step, slice});
             O::update_all(stream, own);
           } else {
-            for (const auto& [rule, step, slice] : updates) rule.update(stream, step, slice);
+            for (const auto& [rule, step, slice] : updates) {
+              const OptimizerStep own{.updates = step.updates, .lr = step.lr};
+              rule.template as<O>().update(stream, own, with_scaled_gradient(stream, step, slice));
+            }
           }
         }),
+        scales_gradients_(UpdatesAll<O>),
         check_([](const Optimizer& self) {
           if constexpr (requires(const O& own) { own.check(); }) self.as<O>().check();
         }) {
@@ -123,9 +132,9 @@ class Optimizer : public Definition {
   /// the norm of the gradient itself.
   Optimizer at(const LearningRateOptions& rate, std::int64_t step, double gradient_norm = 0,
                double loss_scale = 1) const;
-  /// The factor of the gradients: what clipping the norm requires, in [0, 1], or NaN if the norm is
-  /// NaN; divided by the loss scale.
-  double gradient_factor() const { return gradient_factor_; }
+  /// The limit is the clip value. The factor is what clipping the norm requires, in [0, 1], or NaN
+  /// if the norm is NaN; divided by the loss scale.
+  GradientScaling gradient_scaling() const;
 
   /// The state tensors of this optimizer and of its groups, and the average if it keeps one; each
   /// exists for all parameters.
@@ -134,9 +143,13 @@ class Optimizer : public Definition {
   std::vector<std::string> own_state_names() const { return state_names_(*this); }
   /// The optimizer's usual learning rate, if it has one.
   std::optional<double> usual_lr() const { return usual_lr_; }
+  /// Whether it scales gradients while it updates. Else it makes a copy of each slice for the limit
+  /// of its elements and one for the factor, where there are such.
+  bool scales_gradients() const { return scales_gradients_; }
   /// Updates a slice of parameters in no group.
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const {
-    update_(*this, stream, step, slice);
+    const UpdateBy<Optimizer> one{*this, step, slice};
+    update_all_(stream, {&one, 1});
   }
   /// Updates by this optimizer and those of its groups.
   void update_all(const Stream& stream, std::span<const UpdateBy<Optimizer>> updates) const;
@@ -148,10 +161,12 @@ class Optimizer : public Definition {
   void check_groups(const std::vector<std::string>& parameters) const;
 
  private:
+  static OptimizerSlice with_scaled_gradient(const Stream& stream, const OptimizerStep& step,
+                                             const OptimizerSlice& slice);
+
   std::vector<std::string> (*state_names_)(const Optimizer& self);
-  void (*update_)(const Optimizer& self, const Stream& stream, const OptimizerStep& step,
-                  const OptimizerSlice& slice);
   void (*update_all_)(const Stream& stream, std::span<const UpdateBy<Optimizer>> updates);
+  bool scales_gradients_;
   void (*check_)(const Optimizer& self);
   std::optional<double> usual_lr_;
   std::vector<ParameterGroup> groups_;

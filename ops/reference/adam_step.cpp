@@ -18,7 +18,7 @@ void apply(const AdamUpdate& update) {
   const double step_size = factors.lr / factors.correction1, root = std::sqrt(factors.correction2);
   for (std::int64_t e = 0; e < weights.element_count(); ++e) {
     const double w = weights.data<double>()[e];
-    double g = gradient.data<double>()[e];
+    double g = factors.scaling.of(gradient.data<double>()[e]);
     if (decay != 0.0) g += decay * w;
     const double m =
         lerp(exp_avg.defined() ? exp_avg.data<double>()[e] : 0.0, g, 1.0 - factors.beta1);

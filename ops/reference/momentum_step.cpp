@@ -12,7 +12,7 @@ void apply(const MomentumUpdate& update) {
          *next = has_momentum ? new_momentum.data<double>() : nullptr;
   for (std::int64_t e = 0, count = weights.element_count(); e < count; ++e) {
     const double w = from[e];
-    double g = gradients[e];
+    double g = factors.scaling.of(gradients[e]);
     if (factors.weight_decay != 0.0) g += factors.weight_decay * w;  // w may be infinite
     double direction = g;
     if (has_momentum) {

@@ -56,6 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
                     AdamCase{{.lr = 0.1, .beta1 = 0.4, .beta2 = 0.5, .correction1 = 0.84}},
                     AdamCase{{.lr = 0.1, .beta1 = 0, .beta2 = 0, .epsilon = 0}},
                     AdamCase{{.lr = 0.1, .weight_decay = 0.5}},
+                    AdamCase{{.lr = 0.1, .weight_decay = 0.5, .scaling = {0.25, -3}}},
                     AdamCase{{.lr = 0.1, .weight_decay = 0.5, .decoupled_decay = true}}));
 
 TEST_P(VectorAdamStep, AgreesWithTheReferenceForAnySize) {
@@ -103,6 +104,16 @@ TEST(VectorAdamStepValues, TreatsNumbersThatAreNotFiniteAsPyTorch) {
   EXPECT_EQ(squares[3], infinity);  // of a gradient that is finite
   EXPECT_EQ(weights[3], 1.0f);
   EXPECT_EQ(weights[4], infinity);
+}
+
+TEST(VectorAdamStepValues, LimitsInfiniteGradientsAndKeepsNan) {
+  const Arrays from{vector_of({1, 1, 1}), {}, {}};
+  const AdamStep factors{.beta1 = 0, .scaling = {.limit = 3, .factor = 0.5}};
+  const Arrays to = updated({}, factors, from, vector_of({infinity, -infinity, nan}));
+  const std::vector<float> averages = values_of(to.exp_avg);
+  EXPECT_EQ(averages[0], 1.5f);
+  EXPECT_EQ(averages[1], -1.5f);
+  EXPECT_TRUE(std::isnan(averages[2]));
 }
 
 TEST(VectorAdamStepValues, KeepsAWeightWithoutAGradientUnlessEpsilonIsZero) {

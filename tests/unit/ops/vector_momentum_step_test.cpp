@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "runtime/error.h"
 #include "tests/unit/ops/vector_support.h"
 
@@ -17,7 +19,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{{}}, Case{{.weight_decay = 0.01}}, Case{{.momentum = 0.9}, true},
                     Case{{.momentum = 0.9, .weight_decay = 0.01}},
                     Case{{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}},
-                    Case{{.momentum = 0.9, .nesterov = true}, true}));
+                    Case{{.momentum = 0.9, .nesterov = true}, true},
+                    Case{{.momentum = 0.9, .weight_decay = 0.01, .scaling = {0.25, -3}}}));
 
 TEST_P(VectorMomentumStep, FollowsTheUpdateRule) {
   auto [o, first_step] = GetParam();
@@ -29,7 +32,9 @@ TEST_P(VectorMomentumStep, FollowsTheUpdateRule) {
   std::vector<double> new_weights, buffers;
   for (std::int64_t i = 0; i < count; ++i) {
     const double w = weights.data<float>()[i];
-    const double g = gradient.data<float>()[i] + o.weight_decay * w;
+    const double limited =
+        std::clamp(double{gradient.data<float>()[i]}, -o.scaling.limit, o.scaling.limit);
+    const double g = o.scaling.factor * limited + o.weight_decay * w;
     const double buffer = first_step ? g : o.momentum * momentum.data<float>()[i] + g;
     buffers.push_back(buffer);
     const double direction = o.momentum == 0 ? g : o.nesterov ? g + o.momentum * buffer : buffer;
