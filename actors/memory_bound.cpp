@@ -184,10 +184,11 @@ void Bound::add_stage(std::size_t stage, std::size_t replicas) {
   add(fmt::format("stage {} activations", stage), activations * replicas, computing());
   const Optimizer& optimizer = options_.optimizer;
   const bool has_factor = optimizer.clip_norm() > 0 || loss_scale_options(options_).has_value();
-  const int changes =
+  // Replicas share the gradient: what `update` of an optimizer gets is scaled in copies.
+  const int copies_of_gradients =
       optimizer.scales_gradients() ? 0 : int{optimizer.clip_value() > 0} + int{has_factor};
-  const std::size_t clipped = static_cast<std::size_t>(changes) * largest_bucket;
-  add(fmt::format("stage {} state", stage), (copies * bytes.state + clipped) * replicas,
+  const std::size_t scaled_copies = static_cast<std::size_t>(copies_of_gradients) * largest_bucket;
+  add(fmt::format("stage {} state", stage), (copies * bytes.state + scaled_copies) * replicas,
       computing());
   const std::size_t tree_nodes = std::bit_width(options_.micro_batches) + 1u;
   const std::size_t reducers = reducer_shares(options_, stage).size();

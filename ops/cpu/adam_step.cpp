@@ -5,6 +5,7 @@
 #include "ops/cpu/checks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/scaled_gradient.h"
 #include "ops/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -25,7 +26,8 @@ HWY_INLINE V lerp(D d, V from, V to, float weight) {
 }
 
 template <bool first>
-void adam_as(const AdamStep& factors, const AdamArrays& all, std::int64_t begin, std::int64_t end) {
+void adam_as(const AdamStep& factors, const AdamArrays& all, const float* gradient,
+             std::int64_t begin, std::int64_t end) {
   const bool decoupled = factors.decoupled_decay;
   const auto kept = static_cast<float>(decoupled ? 1.0 - factors.lr * factors.weight_decay : 1.0);
   const auto decay = static_cast<float>(decoupled ? 0.0 : factors.weight_decay);
@@ -35,13 +37,11 @@ void adam_as(const AdamStep& factors, const AdamArrays& all, std::int64_t begin,
   const auto step_size = static_cast<float>(factors.lr / factors.correction1);
   const auto root = static_cast<float>(std::sqrt(factors.correction2));
   const auto epsilon = static_cast<float>(factors.epsilon);
-  const auto limit = static_cast<float>(factors.scaling.limit);
-  const auto factor = static_cast<float>(factors.scaling.factor);
   const AdamArrays a = all;
   for_lanes(end - begin, [=](auto d, std::int64_t offset) HWY_ATTR {
     const std::int64_t i = begin + offset;
     const auto w = hn::LoadU(d, a.weights + i);
-    auto g = scaled(d, hn::LoadU(d, a.gradient + i), limit, factor);
+    auto g = hn::LoadU(d, gradient + offset);
     if (decay != 0.0f) g = hn::MulAdd(w, hn::Set(d, decay), g);
     auto m = hn::Zero(d), v = hn::Zero(d);
     if constexpr (!first) m = hn::LoadU(d, a.exp_avg + i), v = hn::LoadU(d, a.exp_avg_sq + i);
@@ -55,11 +55,12 @@ void adam_as(const AdamStep& factors, const AdamArrays& all, std::int64_t begin,
   });
 }
 
-void adam(const AdamStep& factors, const AdamArrays& arrays, std::int64_t begin, std::int64_t end) {
+void adam(const AdamStep& factors, const AdamArrays& arrays, const float* gradient,
+          std::int64_t begin, std::int64_t end) {
   if (arrays.exp_avg == nullptr)
-    adam_as<true>(factors, arrays, begin, end);
+    adam_as<true>(factors, arrays, gradient, begin, end);
   else
-    adam_as<false>(factors, arrays, begin, end);
+    adam_as<false>(factors, arrays, gradient, begin, end);
 }
 
 }  // namespace troupe::cpu::HWY_NAMESPACE
@@ -86,7 +87,6 @@ void apply(const Stream& stream, const AdamUpdate& update) {
   check("the new exp_avg", new_exp_avg);
   check("the new exp_avg_sq", new_exp_avg_sq);
   AdamArrays arrays{weights.data<float>(),
-                    gradient.data<float>(),
                     nullptr,
                     nullptr,
                     new_weights.data<float>(),
@@ -99,7 +99,10 @@ void apply(const Stream& stream, const AdamUpdate& update) {
     arrays.exp_avg_sq = exp_avg_sq.data<float>();
   }
   parallel(stream, count, elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(adam)(update.factors, arrays, begin, end);
+    for_scaled_parts(update.factors.scaling, update.gradient.data<float>(), begin, end,
+                     [&](const float* scaled, std::int64_t first, std::int64_t last) {
+                       HWY_DYNAMIC_DISPATCH(adam)(update.factors, arrays, scaled, first, last);
+                     });
   });
 }
 

@@ -6,7 +6,6 @@ namespace troupe::cpu {
 /// are null in the first update.
 struct AdamArrays {
   const float* weights;
-  const float* gradient;
   const float* exp_avg;
   const float* exp_avg_sq;
   float* new_weights;

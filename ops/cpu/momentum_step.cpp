@@ -3,6 +3,7 @@
 #include "ops/cpu/checks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/scaled_gradient.h"
 #include "ops/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,20 +16,18 @@ HWY_BEFORE_NAMESPACE();
 namespace troupe::cpu::HWY_NAMESPACE {
 
 template <bool with_momentum>
-void step_as(const MomentumStep& factors, const MomentumArrays& all, std::int64_t begin,
-             std::int64_t end) {
+void step_as(const MomentumStep& factors, const MomentumArrays& all, const float* gradient,
+             std::int64_t begin, std::int64_t end) {
   const auto decay_value = static_cast<float>(factors.weight_decay);
   const auto keep_value = static_cast<float>(factors.momentum);
   const auto rate_value = static_cast<float>(-factors.lr);
   const bool first = all.momentum == nullptr, nesterov = factors.nesterov;
   const bool decays = decay_value != 0.0f;  // else 0 times an infinite weight
-  const auto limit = static_cast<float>(factors.scaling.limit);
-  const auto factor = static_cast<float>(factors.scaling.factor);
   const MomentumArrays arrays = all;
   for_lanes(end - begin, [=](auto d, std::int64_t offset) HWY_ATTR {
     const std::int64_t i = begin + offset;
     const auto weight = hn::LoadU(d, arrays.weights + i);
-    auto direction = scaled(d, hn::LoadU(d, arrays.gradient + i), limit, factor);
+    auto direction = hn::LoadU(d, gradient + offset);
     if (decays) direction = hn::MulAdd(weight, hn::Set(d, decay_value), direction);
     if constexpr (with_momentum) {
       const auto keep = hn::Set(d, keep_value);
@@ -41,12 +40,12 @@ void step_as(const MomentumStep& factors, const MomentumArrays& all, std::int64_
   });
 }
 
-void step(const MomentumStep& factors, const MomentumArrays& arrays, std::int64_t begin,
-          std::int64_t end) {
+void step(const MomentumStep& factors, const MomentumArrays& arrays, const float* gradient,
+          std::int64_t begin, std::int64_t end) {
   if (factors.momentum != 0.0)
-    step_as<true>(factors, arrays, begin, end);
+    step_as<true>(factors, arrays, gradient, begin, end);
   else
-    step_as<false>(factors, arrays, begin, end);
+    step_as<false>(factors, arrays, gradient, begin, end);
 }
 
 }  // namespace troupe::cpu::HWY_NAMESPACE
@@ -69,8 +68,7 @@ void apply(const Stream& stream, const MomentumUpdate& update) {
   check("the weights", weights);
   check("the gradient", gradient);
   check("the new weights", new_weights);
-  MomentumArrays arrays{weights.data<float>(), gradient.data<float>(), nullptr,
-                        new_weights.data<float>(), nullptr};
+  MomentumArrays arrays{weights.data<float>(), nullptr, new_weights.data<float>(), nullptr};
   if (factors.momentum != 0.0) {
     check("the new momentum", new_momentum);
     arrays.new_momentum = new_momentum.data<float>();
@@ -80,7 +78,10 @@ void apply(const Stream& stream, const MomentumUpdate& update) {
     }
   }
   parallel(stream, count, elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(step)(update.factors, arrays, begin, end);
+    for_scaled_parts(update.factors.scaling, update.gradient.data<float>(), begin, end,
+                     [&](const float* scaled, std::int64_t first, std::int64_t last) {
+                       HWY_DYNAMIC_DISPATCH(step)(update.factors, arrays, scaled, first, last);
+                     });
   });
 }
 

@@ -6,7 +6,6 @@ namespace troupe::cpu {
 /// null in the first step.
 struct MomentumArrays {
   const float* weights;
-  const float* gradient;
   const float* momentum;
   float* new_weights;
   float* new_momentum;

@@ -66,14 +66,6 @@ HWY_INLINE V relu(D d, V v) {
   return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
 }
 
-/// v within [-limit, limit], times the factor (GradientScaling).
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V scaled(D d, V v, float limit, float factor) {
-  const auto most = hn::Set(d, limit), least = hn::Set(d, -limit);
-  v = hn::IfThenElse(hn::Lt(v, least), least, v);
-  return hn::Mul(hn::IfThenElse(hn::Gt(v, most), most, v), hn::Set(d, factor));
-}
-
 /// relu's gradient: 0 where y, its output or input, is at most 0, else `gradient`.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V relu_gradient(D d, V y, V gradient) {

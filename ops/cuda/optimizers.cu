@@ -17,14 +17,16 @@ namespace {
 
 template <class T>
 struct Scaling {
-  T limit, factor;
+  T limit;
+  double factor;
 
   static Scaling from(const GradientScaling& scaling) {
-    return {static_cast<T>(scaling.limit), static_cast<T>(scaling.factor)};
+    return {static_cast<T>(scaling.limit), scaling.factor};
   }
 
   __device__ T of(T gradient) const {
-    return factor * (gradient < -limit ? -limit : gradient > limit ? limit : gradient);
+    const T limited = gradient < -limit ? -limit : gradient > limit ? limit : gradient;
+    return factor == 1.0 ? limited : static_cast<T>(factor * static_cast<double>(limited));
   }
 };
 

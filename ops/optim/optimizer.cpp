@@ -134,6 +134,12 @@ Optimizer Optimizer::at(const LearningRateOptions& rate, std::int64_t step, doub
   return result;
 }
 
+bool Optimizer::scales_gradients() const {
+  return scales_gradients_ && std::ranges::all_of(groups_, [](const ParameterGroup& group) {
+           return group.optimizer.scales_gradients_;
+         });
+}
+
 GradientScaling Optimizer::gradient_scaling() const {
   GradientScaling scaling{.factor = gradient_factor_};
   if (clip_value_ > 0) scaling.limit = clip_value_;
@@ -152,10 +158,10 @@ std::vector<std::string> Optimizer::state_names() const {
 OptimizerSlice Optimizer::with_scaled_gradient(const Stream& stream, const OptimizerStep& step,
                                                const OptimizerSlice& slice) {
   OptimizerSlice result = slice;
-  const KernelTable& table = kernels(stream.device, slice.gradient.dtype());
   const auto& [limit, factor] = step.scaling;
-  if (limit < GradientScaling().limit)
-    result.gradient = table.clamp(stream, result.gradient, -limit, limit);  // it is shared
+  if (step.scaling == GradientScaling()) return result;
+  const KernelTable& table = kernels(stream.device, slice.gradient.dtype());
+  if (std::isfinite(limit)) result.gradient = table.clamp(stream, result.gradient, -limit, limit);
   if (factor != 1) {
     Tensor scaled =
         Tensor::empty(slice.gradient.shape(), slice.gradient.dtype(), slice.gradient.device());

@@ -22,7 +22,7 @@ namespace troupe {
 struct OptimizerStep {
   std::int64_t updates = 0;  ///< updates before this one; steps without a gradient do not count
   double lr = 0.0;           ///< learning rate of this step
-  GradientScaling scaling;   ///< what is left to be done to the gradient
+  GradientScaling scaling;   ///< for update_all, to be applied; gradients of update have it
 };
 
 /// Consecutive parameters. All tensors are flat and of equal length.
@@ -49,13 +49,13 @@ struct UpdateBy {
 /// - `update` writes the new weights and state of a slice. Element by element: any division of the
 ///   parameters into slices gives the same bits.
 ///
-/// It may also have `static void update_all(const Stream&, std::span<const UpdateBy<O>>)`, which
-/// does the updates of a stage, of all parameter groups, with fewer kernels than `update` would for
-/// each, and scales the gradients itself (OptimizerStep::scaling). The gradients that `update` gets
-/// are scaled, in copies. It may also have `OptionFields options()`, which declares the members
-/// with key, range and text, and `void check() const`, which throws Error{bad_options} where they
-/// contradict each other. A `static constexpr double usual_lr` is the learning rate that most runs
-/// with it have. `ops/optim/sgd.h` is an example.
+/// It may also have `static void update_all(const Stream&, std::span<const UpdateBy<O>>)`, which is
+/// then called in place of `update`, for all slices of a stage, with fewer kernels. It must apply
+/// OptimizerStep::scaling, on which clipping and loss scales depend; `update` gets copies of scaled
+/// gradients. It may also have `OptionFields options()`, which declares the members with key, range
+/// and text, and `void check() const`, which throws Error{bad_options} where they contradict each
+/// other. A `static constexpr double usual_lr` is the learning rate that most runs with it have.
+/// `ops/optim/sgd.h` is an example.
 template <class O>
 concept OptimizerDefinition = Named<O> &&
     requires(const O& definition, const Stream& stream, const OptimizerStep& step,
@@ -132,8 +132,8 @@ class Optimizer : public Definition {
   /// the norm of the gradient itself.
   Optimizer at(const LearningRateOptions& rate, std::int64_t step, double gradient_norm = 0,
                double loss_scale = 1) const;
-  /// The limit is the clip value. The factor is what clipping the norm requires, in [0, 1], or NaN
-  /// if the norm is NaN; divided by the loss scale.
+  /// Set by `at`. The limit is the clip value times the loss scale. The factor is what clipping the
+  /// norm requires, in [0, 1], or NaN if the norm is NaN; divided by the loss scale.
   GradientScaling gradient_scaling() const;
 
   /// The state tensors of this optimizer and of its groups, and the average if it keeps one; each
@@ -143,9 +143,9 @@ class Optimizer : public Definition {
   std::vector<std::string> own_state_names() const { return state_names_(*this); }
   /// The optimizer's usual learning rate, if it has one.
   std::optional<double> usual_lr() const { return usual_lr_; }
-  /// Whether it scales gradients while it updates. Else it makes a copy of each slice for the limit
-  /// of its elements and one for the factor, where there are such.
-  bool scales_gradients() const { return scales_gradients_; }
+  /// Whether gradients are scaled by update_all, of all groups. Else a slice is scaled in copies:
+  /// one with its elements limited if there is a limit, and one multiplied if there is a factor.
+  bool scales_gradients() const;
   /// Updates a slice of parameters in no group.
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const {
     const UpdateBy<Optimizer> one{*this, step, slice};

@@ -127,6 +127,7 @@ TEST(Memory, CountsTheStateTensorsOfTheOptimizerAndItsCopiesOfGradients) {
   EXPECT_EQ(state(Optimizer(AdamW{}).with_clip_value(1), LossScaling::dynamic), 6 * one);
   const std::size_t clipped = state(Optimizer(OwnAdamW{}).with_clip_value(1));
   EXPECT_GT(clipped, 6 * one);
+  EXPECT_EQ(state(Optimizer(OwnAdamW{}).with_clip_norm(1)), clipped);
   EXPECT_EQ(state(OwnAdamW{}, LossScaling::dynamic), clipped);
   EXPECT_GT(state(Optimizer(OwnAdamW{}).with_clip_value(1), LossScaling::dynamic), clipped);
 }

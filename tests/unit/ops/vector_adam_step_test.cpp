@@ -51,13 +51,14 @@ struct AdamCase {
 class VectorAdamStep : public testing::TestWithParam<AdamCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Factors, VectorAdamStep,
-    testing::Values(AdamCase{{.lr = 0.1, .correction1 = 0.1, .correction2 = 0.001}, true},
-                    AdamCase{{.lr = 0.1, .correction1 = 0.3, .correction2 = 0.2}},
-                    AdamCase{{.lr = 0.1, .beta1 = 0.4, .beta2 = 0.5, .correction1 = 0.84}},
-                    AdamCase{{.lr = 0.1, .beta1 = 0, .beta2 = 0, .epsilon = 0}},
-                    AdamCase{{.lr = 0.1, .weight_decay = 0.5}},
-                    AdamCase{{.lr = 0.1, .weight_decay = 0.5, .scaling = {0.25, -3}}},
-                    AdamCase{{.lr = 0.1, .weight_decay = 0.5, .decoupled_decay = true}}));
+    testing::Values(
+        AdamCase{{.lr = 0.1, .correction1 = 0.1, .correction2 = 0.001}, true},
+        AdamCase{{.lr = 0.1, .correction1 = 0.3, .correction2 = 0.2}},
+        AdamCase{{.lr = 0.1, .beta1 = 0.4, .beta2 = 0.5, .correction1 = 0.84}},
+        AdamCase{{.lr = 0.1, .beta1 = 0, .beta2 = 0, .epsilon = 0}},
+        AdamCase{{.lr = 0.1, .weight_decay = 0.5}},
+        AdamCase{{.lr = 0.1, .weight_decay = 0.5, .scaling = {.limit = 0.25, .factor = -0.3}}},
+        AdamCase{{.lr = 0.1, .weight_decay = 0.5, .decoupled_decay = true}}));
 
 TEST_P(VectorAdamStep, AgreesWithTheReferenceForAnySize) {
   const auto [factors, first] = GetParam();

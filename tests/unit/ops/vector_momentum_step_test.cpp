@@ -16,11 +16,12 @@ struct Case {
 class VectorMomentumStep : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(
     Factors, VectorMomentumStep,
-    testing::Values(Case{{}}, Case{{.weight_decay = 0.01}}, Case{{.momentum = 0.9}, true},
-                    Case{{.momentum = 0.9, .weight_decay = 0.01}},
-                    Case{{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}},
-                    Case{{.momentum = 0.9, .nesterov = true}, true},
-                    Case{{.momentum = 0.9, .weight_decay = 0.01, .scaling = {0.25, -3}}}));
+    testing::Values(
+        Case{{}}, Case{{.weight_decay = 0.01}}, Case{{.momentum = 0.9}, true},
+        Case{{.momentum = 0.9, .weight_decay = 0.01}},
+        Case{{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}},
+        Case{{.momentum = 0.9, .nesterov = true}, true},
+        Case{{.momentum = 0.9, .weight_decay = 0.01, .scaling = {.limit = 0.25, .factor = -0.3}}}));
 
 TEST_P(VectorMomentumStep, FollowsTheUpdateRule) {
   auto [o, first_step] = GetParam();
