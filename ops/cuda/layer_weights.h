@@ -26,20 +26,21 @@ struct LayerWeights {
   }
   /// The weight in a layout and type. A copy is written once for each version, and by all work that
   /// is repeated, which finds another version each time. It stays in its place: kernels of one
-  /// stream alone use it. Launches of graphs leave `of` as it is, so a stage evaluates a version
-  /// before it trains with it.
+  /// stream alone use it. Launches of graphs leave `version` as it is, so a stage evaluates a
+  /// version before it trains with it.
   const Tensor& weight_in(const Stream& stream, Layout layout, DType dtype) {
     if (layout == weight.layout() && dtype == weight.dtype()) return weight;
-    auto& [copy, of] = copies[{layout, dtype}];
-    if (copy.defined() && of == version && !device_stream(stream)->repeated_key().defined())
-      return copy;
-    if (!copy.defined()) {
+    Copy& copy = copies[{layout, dtype}];
+    Tensor& tensor = copy.tensor;
+    const bool is_repeated = device_stream(stream)->repeated_key().defined();
+    if (tensor.defined() && copy.version == version && !is_repeated) return tensor;
+    if (!tensor.defined()) {
       const LastingScope lasting;
-      copy = Tensor::empty(weight.shape(), dtype, stream.device, layout);
+      tensor = Tensor::empty(weight.shape(), dtype, stream.device, layout);
     }
-    reorder(stream, weight, copy);
-    of = version;
-    return copy;
+    reorder(stream, weight, tensor);
+    copy.version = version;
+    return tensor;
   }
 };
 

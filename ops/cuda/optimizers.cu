@@ -12,6 +12,11 @@
 #include "ops/cuda/launch.h"
 #include "runtime/error.h"
 
+#ifdef __clang__  // 16 warns of the attribute, which it does not know
+#undef __grid_constant__
+#define __grid_constant__
+#endif
+
 namespace troupe::cuda {
 namespace {
 
