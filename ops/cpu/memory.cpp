@@ -56,18 +56,21 @@ void fold(const Stream& stream, const Tensor& observed, double momentum, Tensor&
 }
 
 // Chunks of a fixed size, so that the order of the sum does not depend on the threads.
-void square_sum(const Stream& stream, const Tensor& x, Tensor& to) {
+void square_sums(const Stream& stream, const std::vector<Tensor>& xs, Tensor& to) {
   constexpr std::int64_t chunk = 2 * elements_per_thread;
-  const std::span<const float> elements = x.elements<float>();
-  const std::int64_t count = x.element_count();
-  std::vector<double> sums(static_cast<std::size_t>((count + chunk - 1) / chunk));
-  parallel(stream, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t c = begin; c < end; ++c)
-      sums[static_cast<std::size_t>(c)] = reference::square_sum_of(
-          elements.subspan(static_cast<std::size_t>(c * chunk),
-                           static_cast<std::size_t>(std::min(chunk, count - c * chunk))));
-  });
-  *to.data<double>() = std::accumulate(sums.begin(), sums.end(), 0.0);
+  double* totals = to.data<double>();
+  for (const Tensor& x : xs) {
+    const std::span<const float> elements = x.elements<float>();
+    const std::int64_t count = x.element_count();
+    std::vector<double> sums(static_cast<std::size_t>((count + chunk - 1) / chunk));
+    parallel(stream, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t c = begin; c < end; ++c)
+        sums[static_cast<std::size_t>(c)] = reference::square_sum_of(
+            elements.subspan(static_cast<std::size_t>(c * chunk),
+                             static_cast<std::size_t>(std::min(chunk, count - c * chunk))));
+    });
+    *totals++ = std::accumulate(sums.begin(), sums.end(), 0.0);
+  }
 }
 
 }  // namespace troupe::cpu

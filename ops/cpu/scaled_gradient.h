@@ -13,13 +13,12 @@ template <class F>
 void for_scaled_parts(const GradientScaling& scaling, const float* gradient, std::int64_t begin,
                       std::int64_t end, const F& step) {
   if (scaling == GradientScaling()) return step(gradient + begin, begin, end);
-  const auto limit = static_cast<float>(scaling.limit);
+  const auto limit = scaling.limit_in<float>();
   std::array<float, 2048> part;
   while (begin < end) {
     const std::int64_t count = std::min<std::int64_t>(std::ssize(part), end - begin);
     std::transform(gradient + begin, gradient + begin + count, part.begin(), [&](float value) {
-      const float limited = value < -limit ? -limit : value > limit ? limit : value;
-      return static_cast<float>(limited * scaling.factor);
+      return static_cast<float>(std::clamp(value, -limit, limit) * scaling.factor);
     });
     step(part.data(), begin, begin + count);
     begin += count;

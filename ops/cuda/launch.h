@@ -10,6 +10,10 @@
 #include "tests/cuda/emulator/cuda_on_cpu.h"
 #else
 #include <cuda_runtime.h>
+#ifdef __clang__  // 16 warns of the attribute, which it does not know; it may copy the argument
+#undef __grid_constant__
+#define __grid_constant__
+#endif
 #endif
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/map.h"
 #include "ops/cuda/reduce.h"
+#include "ops/cuda/segments.h"
 #include "ops/cuda/workspace.h"
 
 namespace troupe::cuda {
@@ -32,10 +33,15 @@ __global__ void scale_kernel(const From* from, double factor, To* to, std::int64
 
 /// One sum for each block.
 template <class T>
-__global__ void square_sum_kernel(const T* x, std::int64_t count, double* sums) {
+__global__ void square_sums_kernel(const __grid_constant__ Segments<const T*> arrays,
+                                   double* sums) {
+  const unsigned a = arrays.of_block(blockIdx.x);
+  const T* x = arrays.at[a].item;
+  const std::int64_t count = arrays.at[a].count, first = arrays.begin(a);
+  const std::int64_t threads = (arrays.at[a].end - first) * blockDim.x;
   double sum = 0;
 #pragma unroll 4
-  for (std::int64_t i = first_index(); i < count; i += grid_threads()) {
+  for (std::int64_t i = (blockIdx.x - first) * blockDim.x + threadIdx.x; i < count; i += threads) {
     const auto value = static_cast<double>(x[i]);
     sum += value * value;
   }
@@ -43,12 +49,16 @@ __global__ void square_sum_kernel(const T* x, std::int64_t count, double* sums) 
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/// By one block.
-__global__ void total_kernel(const double* sums, std::int64_t count, double* to) {
+/// By a block for each array.
+template <class T>
+__global__ void totals_kernel(const __grid_constant__ Segments<const T*> arrays, const double* sums,
+                              double* totals) {
+  const std::int64_t end = arrays.at[blockIdx.x].end;
   double total = 0;
-  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) total += sums[i];
+  for (std::int64_t i = arrays.begin(blockIdx.x) + threadIdx.x; i < end; i += blockDim.x)
+    total += sums[i];
   total = reduce_block(total, 0.0, Plus());
-  if (threadIdx.x == 0) *to = total;
+  if (threadIdx.x == 0) totals[blockIdx.x] = total;
 }
 
 }  // namespace
@@ -80,19 +90,29 @@ void fold(const Stream& stream, const Tensor& observed, double momentum, Tensor&
   });
 }
 
-void square_sum(const Stream& stream, const Tensor& x, Tensor& to) {
-  constexpr std::int64_t each = 16, most = 1024;  // terms of a thread, blocks
-  const std::int64_t count = x.element_count();
-  const std::int64_t wanted = (count + each * block_threads - 1) / (each * block_threads);
-  const std::int64_t blocks = std::clamp<std::int64_t>(wanted, 1, most);
-  visit_float(x.dtype(), [&]<class T>(T) {
-    const Launch launch(stream, dim3(static_cast<unsigned>(blocks)), block_threads);
-    if (blocks == 1)
-      return launch(square_sum_kernel<T>, input<T>(stream, x), count, output<double>(stream, to));
-    const Tensor memory = workspace(stream, static_cast<std::size_t>(blocks) * sizeof(double));
-    auto* sums = reinterpret_cast<double*>(memory.raw());
-    launch(square_sum_kernel<T>, input<T>(stream, x), count, sums);
-    Launch(stream, 1, block_threads)(total_kernel, sums, blocks, output<double>(stream, to));
+void square_sums(const Stream& stream, const std::vector<Tensor>& xs, Tensor& to) {
+  constexpr std::int64_t each = 16, most_of_one = 1024;  // terms of a thread, blocks of an array
+  if (xs.empty()) return;
+  visit_float(xs.front().dtype(), [&]<class T>(T) {
+    using Arrays = Segments<const T*>;
+    for (std::size_t begin = 0; begin < xs.size(); begin += Arrays::most) {
+      Arrays arrays{};
+      const std::size_t size = std::min(Arrays::most, xs.size() - begin);
+      std::int64_t blocks = 0;
+      for (std::size_t a = 0; a < size; ++a) {
+        const Tensor& x = xs[begin + a];
+        const std::int64_t count = x.element_count();
+        const std::int64_t wanted = (count + each * block_threads - 1) / (each * block_threads);
+        blocks += std::clamp<std::int64_t>(wanted, 1, most_of_one);
+        arrays.at[a] = {input<T>(stream, x), count, blocks};
+      }
+      const Tensor memory = workspace(stream, static_cast<std::size_t>(blocks) * sizeof(double));
+      auto* sums = reinterpret_cast<double*>(memory.raw());
+      Launch(stream, dim3(static_cast<unsigned>(blocks)), block_threads)(square_sums_kernel<T>,
+                                                                         arrays, sums);
+      Launch(stream, dim3(static_cast<unsigned>(size)), block_threads)(
+          totals_kernel<T>, arrays, sums, output<double>(stream, to) + begin);
+    }
   });
 }
 

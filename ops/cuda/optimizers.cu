@@ -9,13 +9,8 @@
 
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/segments.h"
 #include "runtime/error.h"
-
-#ifdef __clang__  // 16 warns of the attribute, which it does not know
-#undef __grid_constant__
-#define __grid_constant__
-#endif
 
 namespace troupe::cuda {
 namespace {
@@ -26,7 +21,7 @@ struct Scaling {
   double factor;
 
   static Scaling from(const GradientScaling& scaling) {
-    return {static_cast<T>(scaling.limit), scaling.factor};
+    return {scaling.limit_in<T>(), scaling.factor};
   }
 
   __device__ T of(T gradient) const {
@@ -103,30 +98,18 @@ struct Adam {
   }
 };
 
-/// The steps of a launch. A tile is what a block does at once: one pack for each of its threads.
-template <class Step>
-struct Steps {
-  struct One {
-    Step step;
-    std::int64_t count;      ///< elements
-    std::int64_t last_tile;  ///< behind its tiles, which follow those of the step before
-  };
-  static constexpr std::size_t most = 4000 / sizeof(One);  // arguments of 4 KiB fit any device
-  One at[most];
-};
-
+/// A tile is what a block does at once: one pack for each of its threads.
 template <int N, class Step>
-__global__ void step_kernel(const __grid_constant__ Steps<Step> steps, std::int64_t tiles) {
-  int s = 0;
-  std::int64_t first_tile = 0;
+__global__ void step_kernel(const __grid_constant__ Segments<Step> steps, std::int64_t tiles) {
+  unsigned s = 0;
   for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    while (tile >= steps.at[s].last_tile) first_tile = steps.at[s++].last_tile;
+    s = steps.of_block(tile, s);
     const std::int64_t count = steps.at[s].count;
-    const std::int64_t pack = (tile - first_tile) * blockDim.x + threadIdx.x;
+    const std::int64_t pack = (tile - steps.begin(s)) * blockDim.x + threadIdx.x;
     if ((pack + 1) * N <= count)
-      steps.at[s].step.template step<N>(pack);
+      steps.at[s].item.template step<N>(pack);
     else
-      for (std::int64_t i = pack * N; i < count; ++i) steps.at[s].step.template step<1>(i);
+      for (std::int64_t i = pack * N; i < count; ++i) steps.at[s].item.template step<1>(i);
   }
 }
 
@@ -141,7 +124,7 @@ class Batch {
     if (count == 0) return;
     const bool aligned =
         std::ranges::all_of(arrays, [](const T* array) { return aligned_for_packs(array); });
-    if (size_ == Steps<Step>::most || aligned != aligned_) launch();
+    if (size_ == Segments<Step>::most || aligned != aligned_) launch();
     aligned_ = aligned;
     const std::int64_t of_tile = std::int64_t{block_threads} * (aligned ? pack_width<T> : 1);
     tiles_ += (count + of_tile - 1) / of_tile;
@@ -160,7 +143,7 @@ class Batch {
 
  private:
   const Stream& stream_;
-  Steps<Step> steps_{};
+  Segments<Step> steps_{};
   std::size_t size_ = 0;
   std::int64_t tiles_ = 0;
   bool aligned_ = true;

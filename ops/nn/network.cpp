@@ -385,24 +385,23 @@ void Network::average(double decay, StateVersion& next) const {
 Tensor Network::gradient_squares(const Optimizer& optimizer,
                                  const std::vector<Tensor>& gradients) const {
   check_gradients(gradients);
-  const KernelTable& table = kernels(stream_.device, dtype_);
   const auto& parameters = spec_.parameters();
-  Tensor squares = Tensor::empty(Shape{std::ssize(parameters)}, DType::f64, stream_.device);
-  table.fill(stream_, 0.0, squares);
-  std::size_t end = parameters.size();
+  const Shape shape{std::ssize(parameters)};
+  if (gradients.empty()) return Tensor::zeros(shape, DType::f64);
+  std::vector<Tensor> counted(parameters.size());  // empty ones: frozen
+  std::size_t p = parameters.size();
   std::int64_t begin = spec_.parameter_elements();
   for (const Tensor& part : gradients) {
     const Tensor gradient = on_device(stream_, part);
     begin -= gradient.element_count();
-    for (; end > 0 && parameters[end - 1].offset >= begin; --end) {
-      const ParameterSpec& parameter = parameters[end - 1];
-      if (parameter.frozen || optimizer.freezes(parameter.name)) continue;
-      Tensor square = squares.narrow(static_cast<std::int64_t>(end) - 1, 1);
-      table.square_sum(stream_,
-                       gradient.narrow(parameter.offset - begin, parameter.shape.element_count()),
-                       square);
+    for (; p > 0 && parameters[p - 1].offset >= begin; --p) {
+      const ParameterSpec& own = parameters[p - 1];
+      const bool frozen = own.frozen || optimizer.freezes(own.name);
+      counted[p - 1] = gradient.narrow(own.offset - begin, frozen ? 0 : own.shape.element_count());
     }
   }
+  Tensor squares = Tensor::empty(shape, DType::f64, stream_.device);
+  kernels(stream_.device, dtype_).square_sums(stream_, counted, squares);
   return to_cpu(stream_, squares);
 }
 

@@ -64,8 +64,10 @@ void fold(const Stream&, const Tensor& observed, double momentum, Tensor& runnin
   });
 }
 
-void square_sum(const Stream&, const Tensor& x, Tensor& to) {
-  *to.data<double>() = square_sum_of(std::span<const double>(x.elements<double>()));
+void square_sums(const Stream&, const std::vector<Tensor>& xs, Tensor& to) {
+  double* totals = to.data<double>();
+  for (const Tensor& x : xs)
+    *totals++ = square_sum_of(std::span<const double>(x.elements<double>()));
 }
 
 }  // namespace troupe::reference

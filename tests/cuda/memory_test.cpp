@@ -58,17 +58,29 @@ TEST(CudaMemory, FoldsInF64) {
   EXPECT_EQ(stream.violations(), 0);
 }
 
-TEST(CudaMemory, SumsSquaresOfAnyNumberOfElementsInF64) {
+// More arrays than fit the arguments of one launch.
+TEST(CudaMemory, SumsSquaresOfAnyNumberOfArraysAndElementsInF64) {
   EmulatedStream stream;
-  for (const std::int64_t count : {0, 1, 31, 257, 4096, 4097, 20'011}) {
-    const Tensor x = cast(cast(random_tensor({count + 1}, 3), DType::f32), DType::f64);
-    Tensor expected = Tensor::zeros({1}, DType::f64);
-    reference::square_sum({}, x.narrow(1, count), expected);
-    for (const DType dtype : {DType::f32, DType::f64}) {
-      Tensor sum = Tensor::empty({1}, DType::f64, stream.get().device);
-      const Tensor from = on_device(stream.get(), x, dtype).narrow(1, count);
-      kernels(stream.get().device, dtype).square_sum(stream.get(), from, sum);
-      expect_near(stream, sum, expected, 1e-13);
+  std::vector<Tensor> all;
+  for (int i = 0; i < 30; ++i)
+    for (const std::int64_t count : {0, 1, 31, 257, 4096, 4097, i == 7 ? 20'011 : 2})
+      all.push_back(cast(cast(random_tensor({count + 1}, all.size()), DType::f32), DType::f64)
+                        .narrow(1, count));
+  Tensor expected = Tensor::empty({std::ssize(all)}, DType::f64, Device::cpu());
+  reference::square_sums({}, all, expected);
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    std::vector<Tensor> there;
+    for (const Tensor& x : all) there.push_back(on_device(stream.get(), x, dtype));
+    Tensor sums = Tensor::empty(expected.shape(), DType::f64, stream.get().device);
+    const KernelTable& cuda = kernels(stream.get().device, dtype);
+    cuda.square_sums(stream.get(), there, sums);
+    expect_near(stream, sums, expected, 1e-13);
+    Tensor alone = Tensor::empty({1}, DType::f64, stream.get().device);
+    for (const std::size_t i : {std::size_t{4}, std::size_t{55}, all.size() - 2}) {
+      cuda.square_sums(stream.get(), {there[i]}, alone);
+      EXPECT_EQ(on_cpu(stream.get(), alone).elements<double>()[0],
+                on_cpu(stream.get(), sums).elements<double>()[i])
+          << "whatever arrays are beside it";
     }
   }
   EXPECT_EQ(stream.violations(), 0);
@@ -79,12 +91,14 @@ TEST(CudaMemory, SumOfSquaresIsInfiniteOrNaNWithAnElementThatIs) {
   for (const double value : {HUGE_VAL, std::nan("")}) {
     Tensor x = Tensor::zeros({5000});
     x.data<float>()[4321] = static_cast<float>(value);
-    Tensor sum = Tensor::empty({1}, DType::f64, stream.get().device);
+    const Tensor there = on_device(stream.get(), x);
+    Tensor sums = Tensor::empty({2}, DType::f64, stream.get().device);
     kernels(stream.get().device, DType::f32)
-        .square_sum(stream.get(), on_device(stream.get(), x), sum);
-    const Tensor found = on_cpu(stream.get(), sum);
-    EXPECT_TRUE(std::isnan(value) ? std::isnan(*found.data<double>())
-                                  : *found.data<double>() == value);
+        .square_sums(stream.get(), {there.narrow(0, 4000), there}, sums);
+    const Tensor found = on_cpu(stream.get(), sums);
+    EXPECT_EQ(found.elements<double>()[0], 0.0);
+    const double with = found.elements<double>()[1];
+    EXPECT_TRUE(std::isnan(value) ? std::isnan(with) : with == value);
   }
 }
 

@@ -41,6 +41,10 @@ TEST(CudaOptimizerCalls, AreOneForAllBucketsAndGroups) {
     EXPECT_EQ(calls(plain.with_clip_value(0.1), buckets), 1u);
     EXPECT_EQ(calls(plain.with_clip_norm(1).at({}, 0, 2, 1024), buckets), 1u);
   }
+  const std::uint64_t before = cuda_on_cpu::given_by_thread();
+  (void)network.gradient_squares(Sgd{}, buckets);
+  EXPECT_EQ(cuda_on_cpu::given_by_thread() - before, 3u)
+      << "of the norm: two launches, and a copy to the CPU";
   EXPECT_EQ(stream.violations(), 0);
 }
 

@@ -37,6 +37,9 @@ inline void count(Traffic& traffic, const LossOutput& o) {
   count(traffic, o.totals);
   count(traffic, o.logits_grad);
 }
+inline void count(Traffic& traffic, const std::vector<Tensor>& tensors) {
+  for (const Tensor& tensor : tensors) count(traffic, tensor);
+}
 inline void count(Traffic& traffic, const std::vector<MomentumUpdate>& updates) {
   for (const MomentumUpdate& u : updates)
     for (const Tensor* tensor :

@@ -97,6 +97,9 @@ class KernelCalls {
     else
       visit_tensors(argument, [&](const Tensor& tensor) { call.reads(place, tensor); });
   }
+  static void show(Call& call, int place, const std::vector<Tensor>& read) {
+    show(call, place, read, {});
+  }
   static void show(Call& call, int place, const std::vector<MomentumUpdate>& updates) {
     for (const MomentumUpdate& update : updates)
       show(call, place, {update.weights, update.gradient, update.momentum},

@@ -85,19 +85,24 @@ TEST(MemoryKernels, FoldAsPyTorchsRunningStatistics) {
 
 TEST(MemoryKernels, SumSquaresInDoublePrecisionWhateverTheThreads) {
   for_each_table([]<class T>(const KernelTable& table, T) {
+    std::vector<Tensor> tensors;
+    std::vector<double> exactly;
     for (const std::int64_t count : {0, 1, 15, 17, 16384, 100'003}) {
       std::vector<T> values(static_cast<std::size_t>(count));
       for (std::size_t i = 0; i < values.size(); ++i)
         values[i] = static_cast<T>(static_cast<double>(i % 1000) * 1e-3 - 0.4);
-      const Tensor x = Tensor::from<T>({count}, values);
+      tensors.push_back(Tensor::from<T>({count}, values));
       long double exact = 0;
       for (const T value : values) exact += static_cast<long double>(value) * value;
-      Tensor one = of<double>({-1}), three = of<double>({-1});
-      table.square_sum({.threads = 1}, x, one);
-      table.square_sum({.threads = 3}, x, three);
-      EXPECT_NEAR(*one.data<double>(), static_cast<double>(exact),
-                  1e-13 * static_cast<double>(exact));
-      EXPECT_EQ(*one.data<double>(), *three.data<double>());
+      exactly.push_back(static_cast<double>(exact));
+    }
+    Tensor one = Tensor::empty({std::ssize(tensors)}, DType::f64, Device::cpu());
+    Tensor three = Tensor::empty({std::ssize(tensors)}, DType::f64, Device::cpu());
+    table.square_sums({.threads = 1}, tensors, one);
+    table.square_sums({.threads = 3}, tensors, three);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      EXPECT_NEAR(one.elements<double>()[i], exactly[i], 1e-13 * exactly[i]);
+      EXPECT_EQ(one.elements<double>()[i], three.elements<double>()[i]);
     }
   });
 }
