@@ -36,7 +36,8 @@ struct LossScaleOptions {
   double growth_factor = 2;
   double backoff_factor = 0.5;  ///< of the scale after an overflow, down to min_scale
   double min_scale = 1;
-  /// Overflows since the scale last grew from which on each lowers it (DeepSpeed: hysteresis).
+  /// The number of the overflow, since the scale last grew, from which on each lowers it
+  /// (DeepSpeed: hysteresis).
   std::int64_t hysteresis = 1;
 
   bool operator==(const LossScaleOptions&) const = default;
@@ -74,8 +75,8 @@ LossScale next_loss_scale(const LossScaleOptions& options, const LossScale& now,
 /// Overflows in a row, with a fixed scale, that end a run: nothing will change.
 inline constexpr std::int64_t most_overflows_in_a_row = 50;
 
-/// Whether another overflow is one too many: a dynamic scale is the smallest already, or a fixed
-/// one has had most_overflows_in_a_row with it.
+/// Whether the next overflow ends the run: a dynamic scale is the smallest already, or with it a
+/// fixed one has had most_overflows_in_a_row.
 bool cannot_recover(const LossScaleOptions& options, const LossScale& now);
 
 }  // namespace troupe

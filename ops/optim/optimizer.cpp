@@ -92,6 +92,8 @@ Optimizer Optimizer::with_groups(std::vector<ParameterGroup> groups) const {
 Optimizer Optimizer::with_clip_value(double limit) const {
   Optimizer result = *this;
   result.clip_value_ = limit;
+  result.scaling_ = {};
+  if (limit > 0) result.scaling_.limit = limit;
   return result;
 }
 
@@ -124,8 +126,8 @@ Optimizer Optimizer::at(const LearningRateOptions& rate, std::int64_t step, doub
                         double loss_scale) const {
   Optimizer result = *this;
   const double factor = clip_norm_ > 0 ? clip_norm_ / (gradient_norm + 1e-6) : 1;
-  result.gradient_factor_ = (factor > 1 ? 1 : factor) / loss_scale;
-  result.clip_value_ = clip_value_ * loss_scale;
+  result.scaling_.factor = (factor > 1 ? 1 : factor) / loss_scale;
+  if (clip_value_ > 0) result.scaling_.limit = clip_value_ * loss_scale;
   for (ParameterGroup& group : result.groups_) {
     LearningRateOptions own = rate;
     own.lr = group.lr.value_or(rate.lr);
@@ -138,12 +140,6 @@ bool Optimizer::scales_gradients() const {
   return scales_gradients_ && std::ranges::all_of(groups_, [](const ParameterGroup& group) {
            return group.optimizer.scales_gradients_;
          });
-}
-
-GradientScaling Optimizer::gradient_scaling() const {
-  GradientScaling scaling{.factor = gradient_factor_};
-  if (clip_value_ > 0) scaling.limit = clip_value_;
-  return scaling;
 }
 
 std::vector<std::string> Optimizer::state_names() const {

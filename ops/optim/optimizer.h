@@ -22,7 +22,7 @@ namespace troupe {
 struct OptimizerStep {
   std::int64_t updates = 0;  ///< updates before this one; steps without a gradient do not count
   double lr = 0.0;           ///< learning rate of this step
-  GradientScaling scaling;   ///< for update_all, to be applied; gradients of update have it
+  GradientScaling scaling;   ///< update_all must apply it; gradients given to update are scaled
 };
 
 /// Consecutive parameters. All tensors are flat and of equal length.
@@ -127,14 +127,14 @@ class Optimizer : public Definition {
   /// `AveragedModel` with `get_ema_multi_avg_fn`). Networks evaluate with the average. 0: none.
   Optimizer with_average(double decay) const;
   double average_decay() const { return average_decay_; }
-  /// The same optimizer for one step: each group has its learning rate of the step. It takes the
-  /// step's gradient times `loss_scale`, and limits are those of that product. `gradient_norm` is
-  /// the norm of the gradient itself.
+  /// The same optimizer for one step: each group has its learning rate of the step. The gradients
+  /// that it takes are still multiplied by `loss_scale`; limits hold for the gradients without it,
+  /// and `gradient_norm` is the norm of those.
   Optimizer at(const LearningRateOptions& rate, std::int64_t step, double gradient_norm = 0,
                double loss_scale = 1) const;
   /// Set by `at`. The limit is the clip value times the loss scale. The factor is what clipping the
   /// norm requires, in [0, 1], or NaN if the norm is NaN; divided by the loss scale.
-  GradientScaling gradient_scaling() const;
+  const GradientScaling& gradient_scaling() const { return scaling_; }
 
   /// The state tensors of this optimizer and of its groups, and the average if it keeps one; each
   /// exists for all parameters.
@@ -171,7 +171,7 @@ class Optimizer : public Definition {
   std::optional<double> usual_lr_;
   std::vector<ParameterGroup> groups_;
   double clip_value_ = 0, clip_norm_ = 0, average_decay_ = 0;
-  double gradient_factor_ = 1;
+  GradientScaling scaling_;
 };
 
 /// Parameters that have hyper-parameters of their own.

@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "emulated.h"
 #include "ops/on_device.h"
 #include "ops/reference/kernels.h"
 #include "runtime/error.h"
+#include "runtime/tensor/cast.h"
 
 namespace troupe::testing {
 namespace {
@@ -91,6 +93,34 @@ TEST(CudaOptimizers, AdamStepsAreTheReferences) {
           expect_near(stream, squares, new_v, bound_of(dtype));
         }
   EXPECT_EQ(stream.violations(), 0);
+}
+
+TEST(CudaOptimizers, ClampInfiniteGradientsAndKeepNaN) {
+  EmulatedStream stream;
+  Tensor gradient = random_tensor({count}, 2);
+  const double strange[] = {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e30, -1e30};
+  std::ranges::copy(strange, gradient.elements<double>().begin());
+  const Tensor w = random_tensor({count}, 1), v = absolute(random_tensor({count}, 4));
+  const GradientScaling scaling{.limit = 0.25, .factor = 0.5};
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const KernelTable& table = kernels(stream.get().device, dtype);
+    const auto there = [&](const Tensor& tensor) { return shifted(stream, tensor, dtype, 0); };
+    Tensor sgd = there(w), adam = there(w), average = there(v), squares = there(v);
+    table.momentum_step(stream.get(),
+                        {{{.lr = 1, .scaling = scaling}, sgd, there(gradient), {}, sgd, {}}});
+    table.adam_step(
+        stream.get(),
+        {{{.lr = 1, .scaling = scaling}, adam, there(gradient), {}, {}, adam, average, squares}});
+    const Tensor stepped = cast(on_cpu(stream.get(), sgd), DType::f64);
+    const Tensor averaged = cast(on_cpu(stream.get(), average), DType::f64);
+    EXPECT_TRUE(std::isnan(stepped.elements<double>()[0]));
+    EXPECT_TRUE(std::isnan(averaged.elements<double>()[0]));
+    for (std::size_t i = 1; i < std::size(strange); ++i) {
+      const double clamped = std::copysign(0.125, strange[i]);
+      EXPECT_NEAR(stepped.elements<double>()[i], w.elements<double>()[i] - clamped, 1e-6);
+      EXPECT_NEAR(averaged.elements<double>()[i], 0.1 * clamped, 1e-6);
+    }
+  }
 }
 
 /// Parts of a flat tensor, of any lengths, an empty one among them.
