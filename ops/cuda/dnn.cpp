@@ -211,6 +211,11 @@ class Plan final : public ConvolutionPlan {
         // Takes the plan that is there, and makes ready to run it.
         check(graph_.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE));
         workspace_ = static_cast<std::size_t>(graph_.get_workspace_size());
+        if (failure)
+          warn_once(
+              fmt::format("cuDNN could not build its first plan for {}, so another computes "
+                          "it, with other bits: {}",
+                          text_of(work_), failure->message()));
         return std::nullopt;
       }
       try {

@@ -98,6 +98,10 @@ void check(cudaError_t status, const char* operation, std::source_location where
     case cudaErrorStreamCaptureWrongThread:
       throw Error(ErrorCode::unsupported, what, "set `cuda_graphs` to false");
     case cudaErrorInvalidValue:
+    case cudaErrorInvalidDevice:
+    case cudaErrorInvalidMemcpyDirection:
+    case cudaErrorInvalidPitchValue:
+    case cudaErrorIllegalState:
     case cudaErrorInvalidConfiguration:
     case cudaErrorInvalidResourceHandle:
     case cudaErrorLaunchOutOfResources:

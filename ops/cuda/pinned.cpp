@@ -1,5 +1,7 @@
 #include "ops/cuda/pinned.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <iterator>
@@ -9,6 +11,7 @@
 
 #include "ops/cuda/error.h"
 #include "ops/cuda/event.h"
+#include "runtime/tensor/out_of_memory.h"
 
 namespace troupe::cuda {
 namespace {
@@ -105,7 +108,17 @@ void* allocate_for_tensors(std::size_t bytes) {
 }  // namespace
 
 Pinned::Pinned(std::size_t bytes) : data_(take_free(size_class(bytes))), bytes_(size_class(bytes)) {
-  if (!data_) check(pin(bytes_, &data_), "pin memory of the CPU");
+  if (data_) return;
+  const cudaError_t status = pin(bytes_, &data_);
+  if (status != cudaErrorMemoryAllocation) {
+    check(status, "pin memory of the CPU");
+    return;
+  }
+  cudaGetLastError();
+  throw OutOfMemory(
+      fmt::format("CUDA could not pin {} bytes of the CPU's memory", bytes_),
+      "give the process more memory of the host (ulimit -l, the limit of its job), or lower "
+      "`batch_size`");
 }
 
 Pinned::~Pinned() {
