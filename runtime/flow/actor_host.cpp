@@ -14,8 +14,8 @@ namespace troupe::flow {
 namespace {
 
 void account_waiting(HostedActor& hosted, Clock::time_point now) {
+  if (hosted.timed.empty()) return hosted.time.wait_idle_until(now, hosted.waiting);
   hosted.time.wait_until(now, hosted.waiting);
-  if (hosted.timed.empty()) hosted.time.settle();
 }
 
 /// Accounts for what the device has done. In a trace, its times take the place of those in which

@@ -13,6 +13,11 @@ void TimeAccount::wait_until(TimePoint now, Waiting why) {
   open_.push_back({std::exchange(since_, now), now, why});
 }
 
+void TimeAccount::wait_idle_until(TimePoint now, Waiting why) {
+  if (!open_.empty()) settle();
+  count(now - std::exchange(since_, now), why);
+}
+
 void TimeAccount::add(const DeviceSpan& span) {
   while (!open_.empty() && open_.front().begin < span.end) {
     Wait& wait = open_.front();
@@ -30,7 +35,7 @@ void TimeAccount::add(const DeviceSpan& span) {
 
 void TimeAccount::settle() {
   for (const Wait& wait : open_) count(wait.end - wait.begin, wait.why);
-  open_.clear();  // keeps memory for the next wait
+  open_.clear();
 }
 
 void TimeAccount::count(std::chrono::nanoseconds time, Waiting why) {

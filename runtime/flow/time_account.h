@@ -20,6 +20,9 @@ class TimeAccount {
   /// All time before `now` is then accounted for.
   void compute_until(TimePoint now);
   void wait_until(TimePoint now, Waiting why);
+  /// The same and settle(): no device worked for the actor. Actors without one wait so, with each
+  /// message.
+  void wait_idle_until(TimePoint now, Waiting why);
   /// The device computed in a span that begins after the ends of those before, and ended before
   /// the newest `now`.
   void add(const DeviceSpan& span);

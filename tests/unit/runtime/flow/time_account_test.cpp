@@ -27,6 +27,15 @@ TEST(TimeAccount, CountsWaitsByTheirReasonWhenTheyAreSettled) {
   expect_split(account, 15, 5, 3, 1);
 }
 
+TEST(TimeAccount, SettlesAtOnceWhereNoDeviceWorked) {
+  TimeAccount account(at(0));
+  account.wait_idle_until(at(5), Waiting::input);
+  expect_split(account, 0, 5, 0, 0);
+  account.wait_until(at(7), Waiting::credit);
+  account.wait_idle_until(at(8), Waiting::other);
+  expect_split(account, 0, 5, 2, 1);
+}
+
 TEST(TimeAccount, CountsThePartOfAWaitInWhichTheDeviceComputedAsComputing) {
   TimeAccount account(at(0));
   account.compute_until(at(1));  // gives the work
