@@ -17,6 +17,9 @@ from rows import PAIRS, PRECISIONS, ROWS, TINY
 from trainings import Trainings, last_words, synthetic
 
 
+NO_GPU = 77  # what cuda_device_tests ends with
+
+
 @dataclass(frozen=True)
 class Step:
     name: str
@@ -88,14 +91,17 @@ def tests(pattern, tiny=None):
     def run(call):
         chosen = tiny if call.place.emulator and tiny else pattern
         code, output = call.run(call.place.command(call.place.tests, f"--gtest_filter={chosen}"))
-        skipped = re.search(r": Skipped\n(.*)", output)
-        if skipped and "[       OK ]" not in output:
-            raise NotRun(skipped.group(1))
+        if code == NO_GPU:
+            raise NotRun(output.strip().splitlines()[-1])
         passed = len(re.findall(r"^\[       OK \]", output, re.M))
+        skipped = re.findall(r": Skipped\n(.*)\n(?:.*\n)*?\[  SKIPPED \] (\S+)", output)
         failed = re.findall(r"^\[  FAILED  \] (\S+?),? .*\(\d+ ms\)", output, re.M)
         running = re.findall(r"^\[ RUN      \] (\S+)", output, re.M)
         found = {"summary": f"{passed} passed, {len(failed)} failed", "passed": passed, "failed": failed,
-                 "details": [first_failure(output, name) for name in failed]}
+                 "details": [first_failure(output, name) for name in failed] +
+                            [f"{name} was skipped: {why}" for why, name in skipped]}
+        if skipped:
+            found["summary"] += f", {len(skipped)} skipped"
         if code != 0 and not failed:
             how = "was killed at its time limit" if code is None else f"ended with {code}"
             found["failed"] = running[-1:]
