@@ -178,7 +178,8 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   const Options options = with_threads_of_a_process(given, arguments, processes);
   TransportTopology topology = topology_of(options, arguments);
   PipelineOptions pipeline = pipeline_options(options, {}, {.processes = processes});
-  if (pipeline.block_costs.empty()) measure(pipeline);
+  // Times of this CPU say nothing of a described device.
+  if (pipeline.block_costs.empty() && !described) measure(pipeline);
   auto gpu = described ? plan_for(*described, asked.pipeline.stream, pipeline) : gpu_of(pipeline);
   pipeline.writer = CheckpointWriterOptions{};
   const Graph graph = build_pipeline(pipeline);

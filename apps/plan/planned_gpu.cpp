@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "actors/block_costs.h"
@@ -60,19 +61,15 @@ void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
        .products = wanted.products,
        .conv_tf32 = wanted.conv_tf32});
   const SlowNotice notice("computing the memory of the blocks on " + described.title);
-  const auto computed =
+  pipeline.block_costs =
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
                      pipeline.stream, run, 2, freezes_of(pipeline));
   // The functions above end here.
   pipeline.stream.device = planned_device({.title = described.title, .workspace_bytes = {}});
-  for (std::size_t b = 0; b < computed.size(); ++b) {
-    BlockCosts costs = computed[b];
+  for (BlockCosts& costs : pipeline.block_costs) {
+    const std::size_t scratch = costs.scratch_bytes;  // of all samples
     scale_samples(costs, samples, run);
-    costs.scratch_bytes = computed[b].scratch_bytes;  // of all samples
-    costs.forward = pipeline.block_costs.at(b).forward;
-    costs.backward = pipeline.block_costs.at(b).backward;
-    costs.input_gradient = pipeline.block_costs.at(b).input_gradient;
-    pipeline.block_costs[b] = std::move(costs);
+    costs.scratch_bytes = scratch;
   }
 }
 
@@ -80,11 +77,14 @@ void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
 
 std::optional<DescribedDevice> device_of_flag(std::string_view name) {
   if (name.empty() || name == "auto" || name == "cpu" || name == "cuda") return std::nullopt;
-  if (auto described = described_device(name)) return described;
+  std::string small(name);
+  std::ranges::transform(small, small.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (auto described = described_device(small)) return described;
   throw Error(
       ErrorCode::usage,
       fmt::format("plan: --device {}: there is no description of this device", printable(name, 40)),
-      fmt::format("{}, or cuda for the GPU of this machine", fmt::join(described_devices(), ", ")));
+      fmt::format("{}, cpu, or cuda for the GPU of this machine",
+                  fmt::join(described_devices(), ", ")));
 }
 
 std::optional<PlannedGpu> gpu_of(const PipelineOptions& pipeline) {

@@ -235,12 +235,18 @@ TEST_F(Plan, PlansForTheCpuWhereItIsAskedTo) {
   EXPECT_THAT(planned.out, Not(HasSubstr("GPU")));
 }
 
+TEST_F(Plan, TakesTheNameOfAGpuInCapitalLetters) {
+  const Ran planned = plan({"--device", "H100"});
+  ASSERT_EQ(planned.code, exit_done) << planned.error;
+  EXPECT_EQ(planned.out, plan({"--device", "h100"}).out);
+}
+
 TEST_F(Plan, NamesTheGpusThatItKnows) {
   const Ran planned = plan({"--device", "h10"});
   EXPECT_EQ(planned.code, exit_usage);
   EXPECT_THAT(planned.error,
               AllOf(HasSubstr("--device h10: there is no description of this device"),
-                    HasSubstr("try: a100, a100-80gb, h100, h200, gh200, b200, or "
+                    HasSubstr("try: a100, a100-80gb, h100, h200, gh200, b200, cpu, or "
                               "cuda for the GPU of this machine")));
 }
 
