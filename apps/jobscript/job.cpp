@@ -93,6 +93,16 @@ std::int64_t choose_processes(const JobLayout& layout, const JobRequest& request
 }
 
 // As the doctor does, but before the job waits in a queue.
+void check_demanded_gpu(const JobLayout& layout, const JobRequest& request) {
+  if (!request.demands_gpu || layout.computes_on_gpu()) return;
+  if (!request.computes_on_gpus)
+    refuse("device is cuda, but this troupe is built without CUDA",
+           "build it with ./dev build --cuda, or -r device=cpu");
+  if (!layout.profile.has_cuda_gpus())
+    refuse(fmt::format("device is cuda, but {} has no NVIDIA GPUs", layout.profile.title),
+           "-r device=cpu");
+  refuse("device is cuda, but the job has no GPUs", "--gpus-per-node 1, or -r device=cpu");
+}
 void check_processes_on_gpu(const JobLayout& layout) {
   const std::int64_t world = layout.nodes * layout.processes;
   if (!layout.computes_on_gpu() || world == 1) return;
@@ -196,7 +206,7 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
         fmt::format("a run uses one GPU: {} of each node stay{} idle; --gpus-per-node 1",
                     layout.gpus - 1, layout.gpus == 2 ? "s" : ""));
   if (layout.gpus == 0 && layout.kind.gpus == 0 && !request.gpus_per_node &&
-      request.partition.empty() && !request.computes_on_gpus && profile.has_gpus())
+      request.partition.empty() && !request.computes_on_gpus && profile.has_cuda_gpus())
     notes.push_back(fmt::format(
         "{}, so the job uses CPU nodes; --gpus-per-node 1 or more requests GPU nodes", why_on_cpu));
   if (layout.gpus == 0 && layout.kind.gpus > 0)
@@ -278,6 +288,7 @@ JobLayout lay_out_job(const ClusterProfile& profile, const JobRequest& request,
   layout.kind = profile.kind_of(layout.partition);
   check_gpus(layout, request, shape);
   layout.gpus_stay_idle = layout.gpus > 0 && !(request.computes_on_gpus && layout.kind.gpu_cuda);
+  check_demanded_gpu(layout, request);
   layout.processes = choose_processes(layout, request, shape);
   check_processes_on_gpu(layout);
   check_work(shape, layout.nodes, layout.processes);

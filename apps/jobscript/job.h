@@ -26,6 +26,7 @@ struct JobRequest {
   std::int64_t nodes = 1;
   std::chrono::seconds time{0};
   bool computes_on_gpus = built_with_cuda;     ///< the run would, on a node that has them
+  bool demands_gpu = false;                    ///< and fails on a node that has none
   std::optional<std::int64_t> gpus_per_node;   ///< 0: CPU nodes
   std::optional<std::int64_t> tasks_per_node;  ///< processes on a node
   std::optional<std::int64_t> cpus_per_task;

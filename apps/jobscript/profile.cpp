@@ -236,8 +236,9 @@ const ClusterProfile::NodeKind& ClusterProfile::kind_of(const Partition& partiti
   return found == nodes.end() ? nodes.front() : *found;
 }
 
-bool ClusterProfile::has_gpus() const {
-  return std::any_of(nodes.begin(), nodes.end(), [](const auto& kind) { return kind.gpus > 0; });
+bool ClusterProfile::has_cuda_gpus() const {
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const auto& kind) { return kind.gpus > 0 && kind.gpu_cuda; });
 }
 
 ClusterProfile read_profile(const std::filesystem::path& file) { return read_raw(file, 0).profile; }

@@ -70,7 +70,7 @@ struct ClusterProfile {
   Container container;
 
   const NodeKind& kind_of(const Partition& partition) const;
-  bool has_gpus() const;
+  bool has_cuda_gpus() const;
 };
 
 /// Reads a profile. A profile with `like: NAME` extends that profile (found by find_profile) and

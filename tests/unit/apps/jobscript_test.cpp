@@ -185,6 +185,28 @@ TEST_F(Jobscript, RefusesSeveralProcessesOnGpusBeforeTheyWaitInAQueue) {
   EXPECT_EQ(plan(tasks), "no error");
 }
 
+TEST_F(Jobscript, RefusesARunThatDemandsAGpuWhereItWouldGetNone) {
+  file("small.yaml", small_profile);
+  std::string amd = small_profile;
+  amd.replace(amd.find("gpu: X1"), 7, "gpu: X1, gpu_cuda: false");
+  file("amd.yaml", amd);
+  const auto plan = [&](const std::string& cluster, const JobRequest& wanted) {
+    return refusal([&] { lay_out_job(find_profile(cluster), wanted, shape(1, 1)); });
+  };
+  JobRequest wanted = request_on_gpus(1);
+  wanted.demands_gpu = true;
+  EXPECT_EQ(plan("small", wanted), "no error");
+  EXPECT_THAT(plan("amd", wanted), HasSubstr("has no NVIDIA GPUs | -r device=cpu"));
+  wanted.gpus_per_node = 0;
+  EXPECT_EQ(plan("small", wanted),
+            "device is cuda, but the job has no GPUs | --gpus-per-node 1, or -r device=cpu");
+  JobRequest without = request(1, hours(1));
+  without.demands_gpu = true;
+  EXPECT_EQ(plan("small", without),
+            "device is cuda, but this troupe is built without CUDA | build it with ./dev build "
+            "--cuda, or -r device=cpu");
+}
+
 TEST_F(Jobscript, AsksForAsManyIdleGpusAsThereAreProcesses) {
   file("small.yaml", small_profile);
   JobRequest wanted = request(2, hours(1));
