@@ -77,7 +77,8 @@ class GpuChecks {
     const auto& error = machine_.cuda_error;
     if (error && error->code() != ErrorCode::io) return refuse(error->message(), error->remedy());
     refuse("this troupe is built without CUDA",
-           "build it with ./dev build --cuda, or use CPU nodes");
+           fmt::format("build it with ./dev build --cuda, or {}",
+                       asked() ? "-r device=cpu" : "use CPU nodes"));
   }
 
   bool check_driver() {

@@ -156,7 +156,8 @@ Findings check_precision(const Machine& machine, const Demands& demands) {
   if (demands.products == DType::f16)
     findings.push_back({Severity::error, "precision",
                         "precision is 16-mixed, which needs a GPU, but the CPU will compute",
-                        "-r precision=32-true or bf16-mixed"});
+                        has("avx512_bf16") || has("amx_bf16") ? "-r precision=32-true or bf16-mixed"
+                                                              : "-r precision=32-true"});
   if (demands.tf32)
     findings.push_back({Severity::error, "precision",
                         "conv_precision or matmul_precision is tf32, which needs a GPU, but the "

@@ -55,6 +55,10 @@ constexpr std::string_view one_cycle_hint =
     "the schedule one_cycle rises from train.lr / 25 for 30 % of the steps and falls to near 0, "
     "PyTorch's defaults; they cannot be changed: leave it out";
 constexpr std::string_view gpu_hint = "write cuda for an NVIDIA GPU, or auto";
+constexpr std::string_view which_gpu_hint =
+    "write cuda: the run takes the first GPU that CUDA_VISIBLE_DEVICES names";
+constexpr std::string_view plan_hint = "write cuda; the option --device of plan takes such a name";
+constexpr std::string_view amd_hint = "there are no kernels for AMD's GPUs: write cpu";
 constexpr std::string_view zero_hint =
     "there is no ZeRO: the stages of parallel.pipeline divide weights, gradients and optimizer "
     "state";
@@ -250,6 +254,19 @@ void add_run(OptionFields& fields, Options& o) {
                    {.synonyms = {"accelerator", "gpu"},
                     .hints = {{"no_cuda", "set device to cpu, or to auto for no_cuda=false"}},
                     .value_hints = {{"gpu", gpu_hint},
+                                    {"nvidia", gpu_hint},
+                                    {"cuda0", which_gpu_hint},
+                                    {"cuda1", which_gpu_hint},
+                                    {"cuda2", which_gpu_hint},
+                                    {"cuda3", which_gpu_hint},
+                                    {"a100", plan_hint},
+                                    {"h100", plan_hint},
+                                    {"h200", plan_hint},
+                                    {"gh200", plan_hint},
+                                    {"b200", plan_hint},
+                                    {"rocm", amd_hint},
+                                    {"hip", amd_hint},
+                                    {"amd", amd_hint},
                                     {"mps", "there is no MPS: write cpu"},
                                     {"tpu", "there are no TPUs: write cpu"}}}));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
@@ -572,9 +589,10 @@ void add_train(OptionFields& fields, Options& o) {
                           .only_with = {.key = "train.schedule", .values = {"polynomial"}}}));
   fields.push_back(field(
       "train.stop_on_nan", p.stop_on_nan,
-      "fail at the first training loss that is not finite, and where a gradient is not finite with "
-      "loss_scale.min_scale, or in 50 steps in a row with a static scale; the step is not "
-      "committed"));
+      "end the run at a training loss that is not finite, at a gradient that is not finite "
+      "although "
+      "the loss scale is loss_scale.min_scale, or after 50 skipped steps in a row with a static "
+      "scale; the step is not committed"));
   fields.push_back(field("train.target_accuracy", p.stopping.target_accuracy,
                          "test accuracy at which the run ends, such as 0.95; 0: none",
                          {.at_least = 0, .at_most = 1}));
@@ -636,7 +654,7 @@ void add_loss_scale(OptionFields& fields, LossScaleOptions& scale) {
                          "factor of the scale after a skipped step; a power of two",
                          {.at_least = smallest, .below = 1, .only_with = dynamic}));
   fields.push_back(field("loss_scale.min_scale", scale.min_scale,
-                         "smallest scale; with it, a gradient that is not finite ends the run, "
+                         "smallest scale, at which a gradient that is not finite ends the run, "
                          "unless train.stop_on_nan is false; a power of two",
                          {.at_least = smallest,
                           .at_most = largest,

@@ -126,6 +126,15 @@ class Validator {
             "{} is tf32, which rounds products of f32, but precision is {}",
             stream.matmul_tf32 ? "matmul_precision" : "conv_precision",
             name_of(Precision{pipeline_.dtype, stream.products}));
+    const bool on_cpu = options_.device == DeviceChoice::cpu;
+    require(!on_cpu || stream.products != DType::f16, {"precision", "device"},
+            "set precision to 32-true, or device to cuda",
+            "precision is 16-mixed, but device is cpu: only GPUs multiply in f16");
+    require(!on_cpu || !(stream.matmul_tf32 || stream.conv_tf32),
+            {stream.matmul_tf32 ? "matmul_precision" : "conv_precision", "device"},
+            "leave it out, or set device to cuda",
+            "{} is tf32, but device is cpu: only GPUs have TF32",
+            stream.matmul_tf32 ? "matmul_precision" : "conv_precision");
   }
 
   void check_data() const {

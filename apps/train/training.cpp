@@ -200,9 +200,15 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
   try {
     check_products(pipeline.stream);
   } catch (const Error& error) {
-    if (options.device != DeviceChoice::automatic || here.processes == 1) throw;
-    throw Error(error.code(), error.message() + "; several processes compute on the CPU",
-                error.remedy() + " in one process");
+    if (options.device != DeviceChoice::automatic) throw;
+    if (here.processes > 1)
+      throw Error(error.code(), error.message() + "; several processes compute on the CPU",
+                  error.remedy() + " in one process");
+    const Result<Device> gpu = find_gpu();
+    if (gpu) throw;
+    throw Error(error.code(),
+                fmt::format("{}; device is auto, and {}", error.message(), gpu.error().message()),
+                error.remedy());
   }
   pipeline.model = options.model.chosen();
   pipeline.optimizer = optimizer_of(options);

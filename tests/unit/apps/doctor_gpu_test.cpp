@@ -15,7 +15,7 @@ using test::text_of;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::StartsWith;
+using testing::Not;
 
 const Demands on_gpu{.device = DeviceChoice::cuda}, automatic{},
     on_cpu{.device = DeviceChoice::cpu};
@@ -90,7 +90,9 @@ TEST(DoctorGpu, FlagsReservedGpusThatTheBuildLeavesIdle) {
   EXPECT_EQ(found(machine, automatic),
             "warning this troupe is built without CUDA: 4 reserved GPUs stay idle | build it with "
             "./dev build --cuda, or use CPU nodes\n");
-  EXPECT_THAT(found(machine, on_gpu), StartsWith("error this troupe is built without CUDA"));
+  EXPECT_EQ(found(machine, on_gpu),
+            "error this troupe is built without CUDA: 4 reserved GPUs stay idle | build it with "
+            "./dev build --cuda, or -r device=cpu\n");
 }
 
 TEST(DoctorGpu, FlagsGpusBeyondTheOneThatARunUses) {
@@ -245,7 +247,11 @@ TEST(DoctorGpu, FlagsPrecisionsOfGpusWhereTheCpuComputes) {
   Demands demands = automatic;
   demands.products = DType::f16;
   EXPECT_THAT(of_precision(with_gpu(), demands), IsEmpty());
-  EXPECT_THAT(of_precision(Machine{}, demands), HasSubstr("error precision is 16-mixed"));
+  EXPECT_THAT(of_precision(Machine{}, demands),
+              AllOf(HasSubstr("error precision is 16-mixed"), Not(HasSubstr("bf16-mixed"))));
+  Machine with_bf16;
+  with_bf16.features = {"avx512_bf16"};
+  EXPECT_THAT(of_precision(with_bf16, demands), HasSubstr("-r precision=32-true or bf16-mixed"));
   demands.device = DeviceChoice::cuda;
   EXPECT_THAT(of_precision(Machine{}, demands), IsEmpty()) << "that there is no GPU is told";
   demands = on_cpu;

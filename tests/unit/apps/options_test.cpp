@@ -823,6 +823,29 @@ TEST(Options, SayWhatToWriteForOtherProgramsTf32) {
               HasSubstr("set matmul_precision and conv_precision to tf32"));
 }
 
+TEST(Options, RefuseWhatOnlyGpusComputeOnTheCpu) {
+  EXPECT_THAT(refusal("device: cpu\nprecision: 16-mixed"),
+              AllOf(HasSubstr("o.yaml:2:12: precision is 16-mixed, but device is cpu"),
+                    HasSubstr("set precision to 32-true, or device to cuda")));
+  EXPECT_THAT(refusal("conv_precision: tf32", {"device=cpu"}),
+              HasSubstr("conv_precision is tf32, but device is cpu"));
+  EXPECT_THAT(refusal("matmul_precision: tf32\ndevice: cpu"),
+              HasSubstr("matmul_precision is tf32, but device is cpu"));
+  for (const char* device : {"auto", "cuda"})
+    EXPECT_EQ(parse_options(fmt::format("{{device: {}, precision: 16-mixed}}", device), "o.yaml")
+                  .pipeline.stream.products,
+              DType::f16);
+}
+
+TEST(Options, SayWhatToWriteForOtherNamesOfDevices) {
+  for (const auto& [device, remedy] :
+       {std::pair{"cuda:1", "the first GPU that CUDA_VISIBLE_DEVICES names"},
+        {"nvidia", "write cuda"},
+        {"h100", "write cuda; the option --device of plan"},
+        {"rocm", "no kernels for AMD's GPUs"}})
+    EXPECT_THAT(refusal(fmt::format("device: {}", device)), HasSubstr(remedy)) << device;
+}
+
 TEST(Options, TakeCudaGraphsWithSynchronousAggregationOnly) {
   EXPECT_FALSE(parse_options("seed: 1", "o.yaml").pipeline.cuda_graphs);
   EXPECT_TRUE(parse_options("cuda_graphs: true", "o.yaml").pipeline.cuda_graphs);

@@ -68,10 +68,10 @@ TEST(Warnings, TellThatTheCpuHasNoCudaGraphs) {
 }
 
 TEST(Warnings, TellThatGradientsOfF16AreNotScaled) {
-  const auto of_mode = [](const std::string& mode) {
+  const auto of_mode = [](const std::string& mode, DType products = DType::f16) {
     const Options options = options_with({"loss_scale.mode=" + mode});
     PipelineOptions pipeline = pipeline_options(options, {}, {});
-    pipeline.stream.products = DType::f16;
+    pipeline.stream.products = products;
     std::string all;
     for (const std::string& warning : warnings(options, {}, pipeline)) all += warning + "\n";
     return all;
@@ -79,6 +79,7 @@ TEST(Warnings, TellThatGradientsOfF16AreNotScaled) {
   const char* const words = "precision is 16-mixed without loss scaling";
   EXPECT_THAT(of_mode("none"), HasSubstr(words));
   EXPECT_THAT(of_mode("auto"), Not(HasSubstr(words)));
+  EXPECT_THAT(of_mode("none", DType::f32), Not(HasSubstr("without loss scaling")));
 }
 
 TEST(Warnings, NameMicroBatchesThatHaveNoCudaGraphs) {
