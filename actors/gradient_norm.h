@@ -13,7 +13,7 @@ struct GradientNormOptions {
 
 /// Computes the 2-norm of a step's gradient over all parameters of the model, for stages that clip
 /// by it (Optimizer::with_clip_norm), or that scale losses and skip a step if its gradient is not
-/// finite (LossScaleOptions). Each stage sends the sum of squares of each of its
+/// finite (LossScaleOptions). Each stage sends the sum of squares of the gradient of each of its
 /// parameters. These are added in the order of the model, so the bits do not depend on the
 /// partition. Replicas have the same gradient: one of each stage sends, all receive.
 class GradientNorm final : public Actor {

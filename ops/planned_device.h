@@ -25,8 +25,9 @@ struct PlannedDeviceOptions {
 /// and layouts that they have on a GPU. The numbers are of no use: convolutions, linear layers,
 /// attentions and what is stored in 16 bits are zeroes, all else is computed by the CPU.
 /// Backend::take_scratch_peak gives the working memory that kernels would ask for, with the copies
-/// of what is rounded or reordered before it is multiplied: never less than a matrix product of the
-/// GPU may take. There is one; a later call changes it. Used by one thread at a time.
+/// of what is rounded or reordered before it is multiplied, and at least that of a matrix product.
+/// A process has one planned device; a later call replaces its options. Used by one thread at a
+/// time.
 Device planned_device(PlannedDeviceOptions options);
 
 }  // namespace troupe

@@ -11,8 +11,8 @@
 
 namespace troupe {
 
-/// What a stream waits for at a fence: for results that its own work takes, so that an error of
-/// theirs becomes its own, or only until memory is no longer used.
+/// Why a stream waits for a fence: its work takes results of the work before the fence, so that an
+/// error there becomes its own, or it only reuses memory.
 enum class Awaits : std::uint8_t { results, memory };
 
 /// When a device did some work, by the host's clock.
