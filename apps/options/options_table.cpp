@@ -216,6 +216,30 @@ void add_all(OptionFields& fields, OptionFields from,
     if (wanted(field)) fields.push_back(std::move(field));
 }
 
+OptionField device_field(Options& o) {
+  return choice_field("device", o.device, device_names,
+                      "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
+                      "has CUDA, one can be used and the run has one process, else the CPU",
+                      {.synonyms = {"accelerator", "gpu"},
+                       .hints = {{"no_cuda", "set device to cpu, or to auto for no_cuda=false"}},
+                       .value_hints = {{"gpu", gpu_hint},
+                                       {"nvidia", gpu_hint},
+                                       {"cuda0", which_gpu_hint},
+                                       {"cuda1", which_gpu_hint},
+                                       {"cuda2", which_gpu_hint},
+                                       {"cuda3", which_gpu_hint},
+                                       {"a100", plan_hint},
+                                       {"h100", plan_hint},
+                                       {"h200", plan_hint},
+                                       {"gh200", plan_hint},
+                                       {"b200", plan_hint},
+                                       {"rocm", amd_hint},
+                                       {"hip", amd_hint},
+                                       {"amd", amd_hint},
+                                       {"mps", "there is no MPS: write cpu"},
+                                       {"tpu", "there are no TPUs: write cpu"}}});
+}
+
 void add_run(OptionFields& fields, Options& o) {
   fields.push_back(field(
       "seed", o.pipeline.seed, "seed of all random numbers",
@@ -247,28 +271,7 @@ void add_run(OptionFields& fields, Options& o) {
            {"callbacks",
             "train.patience stops early, checkpoint.* says which checkpoints there "
             "are, train.schedule is the learning rate schedule"}}}));
-  fields.push_back(
-      choice_field("device", o.device, device_names,
-                   "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
-                   "has CUDA, one can be used and the run has one process, else the CPU",
-                   {.synonyms = {"accelerator", "gpu"},
-                    .hints = {{"no_cuda", "set device to cpu, or to auto for no_cuda=false"}},
-                    .value_hints = {{"gpu", gpu_hint},
-                                    {"nvidia", gpu_hint},
-                                    {"cuda0", which_gpu_hint},
-                                    {"cuda1", which_gpu_hint},
-                                    {"cuda2", which_gpu_hint},
-                                    {"cuda3", which_gpu_hint},
-                                    {"a100", plan_hint},
-                                    {"h100", plan_hint},
-                                    {"h200", plan_hint},
-                                    {"gh200", plan_hint},
-                                    {"b200", plan_hint},
-                                    {"rocm", amd_hint},
-                                    {"hip", amd_hint},
-                                    {"amd", amd_hint},
-                                    {"mps", "there is no MPS: write cpu"},
-                                    {"tpu", "there are no TPUs: write cpu"}}}));
+  fields.push_back(device_field(o));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
   fields.push_back(
       field("cuda_graphs", o.pipeline.cuda_graphs,
