@@ -287,6 +287,15 @@ std::vector<Tensor> parts_of(const std::vector<std::string>& names,
   return parts;
 }
 
+/// The state tensors that an optimizer with the state tensors `own` leaves zero.
+std::vector<std::string> others(std::vector<std::string> names,
+                                const std::vector<std::string>& own) {
+  std::erase_if(names, [&](const std::string& name) {
+    return name == average_name || std::ranges::find(own, name) != own.end();
+  });
+  return names;
+}
+
 /// Consecutive parameters of one group: the elements from `begin` to the next run.
 struct GroupRun {
   const ParameterGroup* group;
@@ -326,11 +335,8 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     const std::int64_t count = gradient.element_count();
     const Optimizer& rule = run.group ? run.group->optimizer : optimizer;
     const std::vector<std::string> own = rule.own_state_names();
-    for (std::size_t i = 0; i < names.size(); ++i)
-      if (names[i] != average_name && std::ranges::find(own, names[i]) == own.end()) {
-        Tensor unused = new_state[i].narrow(begin, count);
-        table.fill(stream_, 0.0, unused);
-      }
+    for (Tensor& unused : parts_of(names, new_state, others(names, own), begin, count))
+      table.fill(stream_, 0.0, unused);
     std::vector<Tensor>& new_parts =
         parts.emplace_back(parts_of(names, new_state, own, begin, count));
     if (run.frozen) {  // kept as they are, infinite ones too

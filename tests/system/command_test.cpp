@@ -320,10 +320,10 @@ TEST_F(Command, RefusesTf32OnTheCpu) {
                                 "device: cpu\n"
                                 "conv_precision: tf32\n");
   const Outcome outcome = troupe_command({"train", path, "-o", (root_ / "out").string()});
-  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.error,
-              AllOf(HasSubstr("conv_precision allows TF32, which the device cpu does not have"),
-                    HasSubstr("compute on a GPU")));
+              AllOf(HasSubstr("o.yaml:5:17: conv_precision is tf32, but device is cpu"),
+                    HasSubstr("leave it out, or set device to cuda")));
   EXPECT_FALSE(fs::exists(root_ / "out"));
 }
 
