@@ -24,7 +24,7 @@ class Linear final : public LayerKernel {
   Tensor forward(const Stream& stream, const Tensor& x) override {
     const std::int64_t rows = x.dim(0);
     Tensor y = Tensor::empty(Shape{rows, out_}, DType::f64, stream.device);
-    double* to = y.data<double>();
+    auto* to = y.data<double>();
     const double* bias = bias_.defined() ? bias_.data<double>() : nullptr;
     for (std::int64_t n = 0; n < rows && bias; ++n) std::copy_n(bias, out_, to + n * out_);
     multiply_parts(stream, {rows, in_, out_}, {x.data<double>(), in_},
@@ -47,7 +47,7 @@ class Linear final : public LayerKernel {
     multiply_parts(stream, {out_, rows, in_}, {slopes, out_, true}, {x.data<double>(), in_}, false,
                    weight_grad.data<double>());
     if (!bias_grad.defined()) return;
-    double* sums = bias_grad.data<double>();  // one of `in` + 1 columns: not worth other threads
+    auto* sums = bias_grad.data<double>();  // one of `in` + 1 columns: not worth other threads
     std::fill_n(sums, out_, 0.0);
     for (std::int64_t n = 0; n < rows; ++n)
       for (std::int64_t o = 0; o < out_; ++o) sums[o] += slopes[n * out_ + o];

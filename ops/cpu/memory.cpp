@@ -24,7 +24,7 @@ bool ranges_correspond(const Tensor& from, const Tensor& to) {
 void copy(const Stream& stream, const Tensor& from, Tensor& to) {
   if (!ranges_correspond(from, to)) return reference::copy(stream, from, to);
   const float* source = from.data<float>();
-  float* target = to.data<float>();
+  auto* target = to.data<float>();
   parallel(stream, to.element_count(), elements_per_thread,
            [&](std::int64_t begin, std::int64_t end) {
              std::copy(source + begin, source + end, target + begin);
@@ -33,7 +33,7 @@ void copy(const Stream& stream, const Tensor& from, Tensor& to) {
 
 void fill(const Stream& stream, double value, Tensor& to) {
   if (to.dtype() != DType::f32) return reference::fill(stream, value, to);
-  float* target = to.data<float>();
+  auto* target = to.data<float>();
   parallel(stream, to.element_count(), elements_per_thread,
            [&](std::int64_t begin, std::int64_t end) {
              std::fill(target + begin, target + end, static_cast<float>(value));
@@ -43,7 +43,7 @@ void fill(const Stream& stream, double value, Tensor& to) {
 void scale(const Stream& stream, const Tensor& from, double factor, Tensor& to) {
   if (!ranges_correspond(from, to)) return reference::scale(stream, from, factor, to);
   const float* source = from.data<float>();
-  float* target = to.data<float>();
+  auto* target = to.data<float>();
   parallel(stream, to.element_count(), elements_per_thread,
            [&](std::int64_t begin, std::int64_t end) {
              for (std::int64_t i = begin; i < end; ++i)
@@ -58,7 +58,7 @@ void fold(const Stream& stream, const Tensor& observed, double momentum, Tensor&
 // Chunks of a fixed size, so that the order of the sum does not depend on the threads.
 void square_sums(const Stream& stream, const std::vector<Tensor>& xs, Tensor& to) {
   constexpr std::int64_t chunk = 2 * elements_per_thread;
-  double* totals = to.data<double>();
+  auto* totals = to.data<double>();
   for (const Tensor& x : xs) {
     const std::span<const float> elements = x.elements<float>();
     const std::int64_t count = x.element_count();

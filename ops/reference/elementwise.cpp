@@ -46,7 +46,7 @@ Tensor affine(const Stream&, const Tensor& x, double factor, double offset) {
 }
 
 void accumulate(const Stream&, Tensor& a, const Tensor& b) {
-  double* sums = a.data<double>();
+  auto* sums = a.data<double>();
   const double* added = b.data<double>();
   for (std::int64_t e = 0, count = a.element_count(); e < count; ++e) sums[e] += added[e];
 }

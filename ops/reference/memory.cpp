@@ -65,7 +65,7 @@ void fold(const Stream&, const Tensor& observed, double momentum, Tensor& runnin
 }
 
 void square_sums(const Stream&, const std::vector<Tensor>& xs, Tensor& to) {
-  double* totals = to.data<double>();
+  auto* totals = to.data<double>();
   for (const Tensor& x : xs)
     *totals++ = square_sum_of(std::span<const double>(x.elements<double>()));
 }

@@ -22,7 +22,7 @@ std::int64_t element_offset(Layout layout, const Shape& shape, std::int64_t n, s
 
 void reorder(const Stream&, const Tensor& from, Tensor& to) {
   const double* source = from.data<double>();
-  double* target = to.data<double>();
+  auto* target = to.data<double>();
   if (from.layout() == to.layout()) {
     std::copy_n(source, from.element_count(), target);
     return;
