@@ -397,6 +397,11 @@ void tidy_output(const Options& options, const Resumption& resumption,
   if (!warning.empty()) print_warning("{}", warning);
 }
 
+OutputFolder folder_for(const Resumption& resumption) {
+  if (resumption.output) check_no_later_checkpoints(*resumption.output, resumption.start.steps);
+  return OutputFolder::create(resumption.output);
+}
+
 int lead_run(const TrainCommand& command,
              const std::function<void(const std::function<Agreement()>& decide)>& agree) {
   const Options& options = command.options;
@@ -423,10 +428,7 @@ int lead_run(const TrainCommand& command,
     // An evaluation that is due decides again.
     nothing_left =
         !has_steps_left(*pipeline) || (!stopped_early.empty() && !timeline.evaluates_first);
-    if (!nothing_left || timeline.evaluates_first) {
-      if (resumption.output) check_no_later_checkpoints(*resumption.output, start.steps);
-      folder = OutputFolder::create(resumption.output);
-    }
+    if (!nothing_left || timeline.evaluates_first) folder = folder_for(resumption);
     if (!resumption.note.empty()) print_out("{}\n", resumption.note);
     return agreement_of(*pipeline, folder, start);
   });

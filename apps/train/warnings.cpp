@@ -97,20 +97,9 @@ std::vector<std::string> missing_steps(const PipelineOptions& pipeline) {
   return sentences;
 }
 
-}  // namespace
-
-std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
-  const WorkLimits shares{.pipeline = std::ssize(pipeline.partition),
-                          .data = pipeline.replicas,
-                          .micro_batches = pipeline.micro_batches};
+/// Batches and micro-batches that differ in size, and samples that are left out.
+std::vector<std::string> uneven_batches(const PipelineOptions& pipeline) {
   std::vector<std::string> sentences;
-  if (const std::string uneven = uneven_words(pipeline.processes, shares); !uneven.empty())
-    sentences.push_back(fmt::format("{}; {} processes would have the same number each", uneven,
-                                    even_processes(pipeline.processes, shares)));
-  if (const std::string uneven = uneven_micro_batches(shares); !uneven.empty())
-    sentences.push_back(fmt::format("{}; train.micro_batches={} would give each the same number",
-                                    uneven,
-                                    (shares.micro_batches / shares.data + 1) * shares.data));
   const std::int64_t size = pipeline.batch_size, parts = pipeline.micro_batches;
   if (size % parts != 0)
     sentences.push_back(
@@ -130,6 +119,48 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
         fmt::format("the last batch of an epoch has {} of {} samples; data.drop_last true leaves "
                     "it out",
                     rest, size));
+  return sentences;
+}
+
+/// What the device that computes leaves without effect, and why it is not a GPU.
+std::vector<std::string> device_warnings(const Options& options, const PipelineOptions& pipeline) {
+  std::vector<std::string> sentences;
+  if (pipeline.data.resident && !has_resident_images(pipeline))
+    sentences.emplace_back("data.resident has no effect: the CPU computes");
+  if (pipeline.stream.products == DType::f16 && pipeline.loss_scale.mode == LossScaling::none)
+    sentences.emplace_back(
+        "precision is 16-mixed without loss scaling, so small gradients become 0; to scale losses, "
+        "set loss_scale.mode to auto");
+  if (pipeline.cuda_graphs && pipeline.stream.device == Device::cpu())
+    sentences.emplace_back("cuda_graphs has no effect: the CPU computes");
+  if (options.device == DeviceChoice::automatic && pipeline.processes > 1) {
+    if (const auto library = gpu_library(); library && !library.value()->survey().gpus.empty())
+      sentences.emplace_back(
+          "computing on the CPU: no transport carries a GPU's tensors between processes; to use "
+          "the GPU, start one process");
+  } else if (options.device == DeviceChoice::automatic) {
+    if (const auto gpu = find_gpu(); !gpu && gpu.error().code() == ErrorCode::unsupported)
+      sentences.push_back(
+          fmt::format("computing on the CPU: {}; {}", gpu.error().message(), gpu.error().remedy()));
+  }
+  return sentences;
+}
+
+}  // namespace
+
+std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
+  const WorkLimits shares{.pipeline = std::ssize(pipeline.partition),
+                          .data = pipeline.replicas,
+                          .micro_batches = pipeline.micro_batches};
+  std::vector<std::string> sentences;
+  if (const std::string uneven = uneven_words(pipeline.processes, shares); !uneven.empty())
+    sentences.push_back(fmt::format("{}; {} processes would have the same number each", uneven,
+                                    even_processes(pipeline.processes, shares)));
+  if (const std::string uneven = uneven_micro_batches(shares); !uneven.empty())
+    sentences.push_back(fmt::format("{}; train.micro_batches={} would give each the same number",
+                                    uneven,
+                                    (shares.micro_batches / shares.data + 1) * shares.data));
+  std::ranges::move(uneven_batches(pipeline), std::back_inserter(sentences));
   std::ranges::move(small_norms(pipeline), std::back_inserter(sentences));
   if (pipeline.data.mix.any() && pipeline.batch_size < 2 * std::int64_t{pipeline.micro_batches})
     sentences.emplace_back(
@@ -232,14 +263,6 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   if (pipeline.data.workers > std::max(available_cores(), 1))
     sentences.push_back(fmt::format("data.workers is {}, more than the {} of this process",
                                     pipeline.data.workers, counted(available_cores(), "core")));
-  if (pipeline.data.resident && !has_resident_images(pipeline))
-    sentences.emplace_back("data.resident has no effect: the CPU computes");
-  if (pipeline.stream.products == DType::f16 && pipeline.loss_scale.mode == LossScaling::none)
-    sentences.emplace_back(
-        "precision is 16-mixed without loss scaling, so small gradients become 0; to scale losses, "
-        "set loss_scale.mode to auto");
-  if (pipeline.cuda_graphs && pipeline.stream.device == Device::cpu())
-    sentences.emplace_back("cuda_graphs has no effect: the CPU computes");
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
   const int neighbours = world ? world->local_size : 1;
@@ -248,16 +271,7 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
     sentences.push_back(fmt::format("{} processes of {} share {}; fewer processes may be as fast",
                                     neighbours, counted(threads, "thread"),
                                     counted(cores, "core")));
-  if (options.device == DeviceChoice::automatic && processes > 1) {
-    if (const auto library = gpu_library(); library && !library.value()->survey().gpus.empty())
-      sentences.emplace_back(
-          "computing on the CPU: no transport carries a GPU's tensors between processes; to use "
-          "the GPU, start one process");
-  } else if (options.device == DeviceChoice::automatic) {
-    if (const auto gpu = find_gpu(); !gpu && gpu.error().code() == ErrorCode::unsupported)
-      sentences.push_back(
-          fmt::format("computing on the CPU: {}; {}", gpu.error().message(), gpu.error().remedy()));
-  }
+  std::ranges::move(device_warnings(options, pipeline), std::back_inserter(sentences));
   const std::string processor = backend(pipeline.stream.device).fingerprint();
   if (!start.processor.empty() && start.processor != processor)
     sentences.push_back(fmt::format(
