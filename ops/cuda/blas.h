@@ -6,9 +6,9 @@
 
 namespace troupe::cuda {
 
-/// Computes the products of operands of one type, f32, f64, bf16 or f16, by cuBLASLt. Sums have the
-/// type of the operands, or f32 for those of 16 bits; f32 is rounded to TF32 if the stream allows
-/// it for matrices. The order of additions is the same from run to run. False if it supports no
+/// Computes the products of factors of one type, f32, f64, bf16 or f16, by cuBLASLt. Sums have the
+/// type of the factors, or f32 for those of 16 bits; f32 is rounded to TF32 if the stream allows it
+/// for matrices. The order of additions is the same from run to run. False if it supports no
 /// algorithm for them; then nothing was done. Throws OutOfMemory, the error of a context that is
 /// lost, and Error{unsupported} if it failed otherwise.
 bool multiply_by_library(const Stream& stream, const Product& product, DType factors, const void* a,

@@ -14,7 +14,7 @@ enum class ConvolutionPass : std::uint8_t { forward, input_gradient, weight_grad
 /// What a plan is for.
 struct ConvolutionWork {
   ConvolutionPass pass = ConvolutionPass::forward;
-  DType dtype = DType::f32;  ///< of operands and results: f32, bf16 or f16; sums are in f32
+  DType dtype = DType::f32;  ///< of factors and results: f32, bf16 or f16; sums are in f32
   ConvolutionOptions options;
   Shape x, y;
   bool bias = false;
@@ -22,7 +22,7 @@ struct ConvolutionWork {
   /// has few kernels for nhwc: most of its plans copy x and y to row-major in their workspace and
   /// back. Those with tensor cores copy row-major images to nhwc.
   Layout layout = Layout::nhwc;
-  bool tf32 = false;  ///< whether operands of f32 may be rounded to TF32
+  bool tf32 = false;  ///< whether factors of f32 may be rounded to TF32
 };
 
 /// One pass of a convolution of images of one shape and layout, ready to run: the same sums in the

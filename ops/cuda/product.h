@@ -11,13 +11,13 @@ struct Product {
   std::int64_t rows = 0, depth = 0, columns = 0;
   bool transposed_a = false, transposed_b = false;  ///< a is [depth, rows], b [columns, depth]
   std::int64_t batches = 1;
-  std::int64_t a_step = 0, b_step = 0;  ///< elements from one operand to the next; 0: the same one
+  std::int64_t a_step = 0, b_step = 0;  ///< elements from one factor to the next; 0: the same one
   bool adds = false;                    ///< y += a b
 };
 
-/// Computes them; results lie one behind the other in y. Both operands have one type: f32, f64,
-/// bf16 or f16; y and bias have the type of the sums, which is f32 for operands of 16 bits. `bias`
-/// [columns], added to each row, may be undefined. The first elements are given, since the operands
+/// Computes them; results lie one behind the other in y. Both factors have one type: f32, f64, bf16
+/// or f16; y and bias have the type of the sums, which is f32 for factors of 16 bits. `bias`
+/// [columns], added to each row, may be undefined. The first elements are given, since the factors
 /// may begin within a tensor. cuBLASLt does it where it can, f32 in TF32 if the stream allows that.
 void multiply(const Stream& stream, const Product& product, const Tensor& a, std::int64_t a_first,
               const Tensor& b, std::int64_t b_first, const Tensor& bias, const Tensor& y,
