@@ -10,6 +10,7 @@
 
 #include "actors/schedule.h"
 #include "apps/options/precision_field.h"
+#include "ops/described_device.h"
 
 namespace troupe {
 namespace {
@@ -217,27 +218,25 @@ void add_all(OptionFields& fields, OptionFields from,
 }
 
 OptionField device_field(Options& o) {
+  FieldLimits limits{.synonyms = {"accelerator", "gpu"},
+                     .hints = {{"no_cuda", "set device to cpu, or to auto for no_cuda=false"}},
+                     .value_hints = {{"gpu", gpu_hint},
+                                     {"nvidia", gpu_hint},
+                                     {"cuda0", which_gpu_hint},
+                                     {"cuda1", which_gpu_hint},
+                                     {"cuda2", which_gpu_hint},
+                                     {"cuda3", which_gpu_hint},
+                                     {"rocm", amd_hint},
+                                     {"hip", amd_hint},
+                                     {"amd", amd_hint},
+                                     {"mps", "there is no MPS: write cpu"},
+                                     {"tpu", "there are no TPUs: write cpu"}}};
+  for (const std::string_view name : described_devices())
+    limits.value_hints.emplace_back(name, plan_hint);
   return choice_field("device", o.device, device_names,
                       "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
                       "has CUDA, one can be used and the run has one process, else the CPU",
-                      {.synonyms = {"accelerator", "gpu"},
-                       .hints = {{"no_cuda", "set device to cpu, or to auto for no_cuda=false"}},
-                       .value_hints = {{"gpu", gpu_hint},
-                                       {"nvidia", gpu_hint},
-                                       {"cuda0", which_gpu_hint},
-                                       {"cuda1", which_gpu_hint},
-                                       {"cuda2", which_gpu_hint},
-                                       {"cuda3", which_gpu_hint},
-                                       {"a100", plan_hint},
-                                       {"h100", plan_hint},
-                                       {"h200", plan_hint},
-                                       {"gh200", plan_hint},
-                                       {"b200", plan_hint},
-                                       {"rocm", amd_hint},
-                                       {"hip", amd_hint},
-                                       {"amd", amd_hint},
-                                       {"mps", "there is no MPS: write cpu"},
-                                       {"tpu", "there are no TPUs: write cpu"}}});
+                      std::move(limits));
 }
 
 void add_run(OptionFields& fields, Options& o) {
@@ -593,9 +592,8 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field(
       "train.stop_on_nan", p.stop_on_nan,
       "end the run at a training loss that is not finite, at a gradient that is not finite "
-      "although "
-      "the loss scale is loss_scale.min_scale, or after 50 skipped steps in a row with a static "
-      "scale; the step is not committed"));
+      "although the loss scale is loss_scale.min_scale, or after 50 skipped steps in a row with a "
+      "static scale; the step is not committed"));
   fields.push_back(field("train.target_accuracy", p.stopping.target_accuracy,
                          "test accuracy at which the run ends, such as 0.95; 0: none",
                          {.at_least = 0, .at_most = 1}));
