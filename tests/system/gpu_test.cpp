@@ -421,6 +421,12 @@ TEST_F(Gpu, SaysWhyNoneCanBeUsed) {
   EXPECT_EQ(automatic.exit_code, 0);
   EXPECT_THAT(automatic.out + automatic.error,
               HasSubstr("computing on the CPU: no GPU can be used"));
+  const Outcome mixed = with_library("/missing.so", {"train", "options.yaml", "-o", "mixed", "-r",
+                                                     "device=auto", "-r", "precision=16-mixed"});
+  EXPECT_NE(mixed.exit_code, 0);
+  EXPECT_THAT(mixed.error,
+              AllOf(HasSubstr("precision needs matrix products in f16"),
+                    HasSubstr("device is auto, and no GPU can be used"), HasSubstr("/missing.so")));
 }
 
 }  // namespace
