@@ -150,21 +150,20 @@ Findings check_precision(const Machine& machine, const Demands& demands) {
   const auto has = [&](const char* feature) {
     return std::ranges::count(machine.features, feature) > 0;
   };
+  const bool has_bf16 = has("avx512_bf16") || has("amx_bf16");
   // Where a GPU is demanded, check_gpus tells if there is none.
   if (computes_on_gpu(machine, demands)) return {};
   Findings findings;
   if (demands.products == DType::f16)
     findings.push_back({Severity::error, "precision",
                         "precision is 16-mixed, which needs a GPU, but the CPU will compute",
-                        has("avx512_bf16") || has("amx_bf16") ? "-r precision=32-true or bf16-mixed"
-                                                              : "-r precision=32-true"});
+                        has_bf16 ? "-r precision=32-true or bf16-mixed" : "-r precision=32-true"});
   if (demands.tf32)
     findings.push_back({Severity::error, "precision",
                         "conv_precision or matmul_precision is tf32, which needs a GPU, but the "
                         "CPU will compute",
                         "-r conv_precision=ieee -r matmul_precision=ieee"});
-  if (demands.products == DType::bf16 && !machine.features.empty() && !has("avx512_bf16") &&
-      !has("amx_bf16"))
+  if (demands.products == DType::bf16 && !machine.features.empty() && !has_bf16)
     findings.push_back(
         {Severity::error, "precision",
          "precision is bf16-mixed, but this processor has neither AVX-512 BF16 nor AMX",

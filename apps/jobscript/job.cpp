@@ -92,7 +92,7 @@ std::int64_t choose_processes(const JobLayout& layout, const JobRequest& request
   return std::max<std::int64_t>(1, shape.stages() / layout.nodes);
 }
 
-// As the doctor does, but before the job waits in a queue.
+// Like the next check, as the doctor does, but before the job waits in a queue.
 void check_demanded_gpu(const JobLayout& layout, const JobRequest& request) {
   if (!request.demands_gpu || layout.computes_on_gpu()) return;
   if (!request.computes_on_gpus)
@@ -103,6 +103,7 @@ void check_demanded_gpu(const JobLayout& layout, const JobRequest& request) {
            "-r device=cpu");
   refuse("device is cuda, but the job has no GPUs", "--gpus-per-node 1, or -r device=cpu");
 }
+
 void check_processes_on_gpu(const JobLayout& layout) {
   const std::int64_t world = layout.nodes * layout.processes;
   if (!layout.computes_on_gpu() || world == 1) return;

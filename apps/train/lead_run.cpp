@@ -397,6 +397,7 @@ void tidy_output(const Options& options, const Resumption& resumption,
   if (!warning.empty()) print_warning("{}", warning);
 }
 
+/// The folder of the run, new or resumed. Throws if it has checkpoints later than the one resumed.
 OutputFolder folder_for(const Resumption& resumption) {
   if (resumption.output) check_no_later_checkpoints(*resumption.output, resumption.start.steps);
   return OutputFolder::create(resumption.output);

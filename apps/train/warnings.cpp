@@ -122,15 +122,11 @@ std::vector<std::string> uneven_batches(const PipelineOptions& pipeline) {
   return sentences;
 }
 
-/// What the device that computes leaves without effect, and why it is not a GPU.
+/// What has no effect on the CPU, and why it computes in place of a GPU.
 std::vector<std::string> device_warnings(const Options& options, const PipelineOptions& pipeline) {
   std::vector<std::string> sentences;
   if (pipeline.data.resident && !has_resident_images(pipeline))
     sentences.emplace_back("data.resident has no effect: the CPU computes");
-  if (pipeline.stream.products == DType::f16 && pipeline.loss_scale.mode == LossScaling::none)
-    sentences.emplace_back(
-        "precision is 16-mixed without loss scaling, so small gradients become 0; to scale losses, "
-        "set loss_scale.mode to auto");
   if (pipeline.cuda_graphs && pipeline.stream.device == Device::cpu())
     sentences.emplace_back("cuda_graphs has no effect: the CPU computes");
   if (options.device == DeviceChoice::automatic && pipeline.processes > 1) {
@@ -263,6 +259,10 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   if (pipeline.data.workers > std::max(available_cores(), 1))
     sentences.push_back(fmt::format("data.workers is {}, more than the {} of this process",
                                     pipeline.data.workers, counted(available_cores(), "core")));
+  if (pipeline.stream.products == DType::f16 && pipeline.loss_scale.mode == LossScaling::none)
+    sentences.emplace_back(
+        "precision is 16-mixed without loss scaling, so small gradients become 0; to scale losses, "
+        "set loss_scale.mode to auto");
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
   const int neighbours = world ? world->local_size : 1;
