@@ -52,7 +52,7 @@ BlockRunner::BlockRunner(const Launch& launch, const Operation& operation, std::
       shared_(shared_memory()),
       random_(seed),
       shuffles_(seed != 0),
-      checked_places_(checked_places),
+      checked_factor_(UINT64_MAX / checked_places + 1),
       threads_(std::size_t{launch.block.x} * launch.block.y * launch.block.z),
       warps_(threads_.size() / 32),
       order_(threads_.size()) {
@@ -266,8 +266,15 @@ bool BlockRunner::is_argument_or_constant(const void* address) const {
          lies_in(address, own_object().begin, own_object().bytes);
 }
 
+// Whether checked_places divides the number of the place, without a division, which took a third of
+// all time: Lemire, Kaser, Kurz, "Faster remainder by direct computation" (2019), section 3.2.
+bool BlockRunner::is_checked(const void* address) const {
+  const auto place = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(address) / 16);
+  return place * checked_factor_ <= checked_factor_ - 1;
+}
+
 void BlockRunner::access(const void* address, std::size_t bytes, Mode mode) {
-  if (reinterpret_cast<std::uintptr_t>(address) / 16 % checked_places_ != 0) return;
+  if (!is_checked(address)) return;
   if (threads_[running_].fiber->has_on_stack(address)) return;
   if (Region* region = region_of(address))
     return checker_.access(*region, address, bytes, mode,

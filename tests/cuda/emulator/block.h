@@ -73,6 +73,7 @@ class BlockRunner {
   bool complete_warp(unsigned thread);
   void exchange(Thread* lanes, unsigned mask);
   void abandon();
+  bool is_checked(const void* address) const;
   Region* region_of(const void* address);
   bool is_argument_or_constant(const void* address) const;
 
@@ -83,7 +84,7 @@ class BlockRunner {
   Region& shared_;
   std::mt19937_64 random_;
   bool shuffles_;
-  std::uintptr_t checked_places_;
+  std::uint64_t checked_factor_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   std::vector<unsigned> order_;
