@@ -139,8 +139,10 @@ TEST_F(DelayedDevice, ReusesAFreedBlockOnAnotherStreamAfterAllThatUsesIt) {
 
 TEST_F(DelayedDevice, PassesAnErrorToStreamsThatTakeResultsAndToNoOthers) {
   OwnStream c(Stream{.device = delayed_device()});
-  ones(a_);
+  Tensor x = ones(a_);
+  finish_all();  // also fences for memory that earlier tests have used
   DelayedWork::fail_at_fence(1);
+  table_.fill(a_.get(), 2.0, x);
   const WorkPtr failed = a_.device_stream()->record();
   b_.device_stream()->wait(failed, Awaits::results);
   c.device_stream()->wait(failed, Awaits::memory);
