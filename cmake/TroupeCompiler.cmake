@@ -34,12 +34,10 @@ if(TROUPE_FUZZ)
 endif()
 
 # troupe_precompile(TARGET headers...): the compiler reads these headers once for the target, where there is no ccache,
-# which takes no file with precompiled headers from its cache. g++ 12 has wrong warnings of <string> where it is
-# precompiled.
+# which takes no file with precompiled headers from its cache.
 function(troupe_precompile target)
   if(NOT CCACHE_PROGRAM)
     target_precompile_headers(${target} PRIVATE ${ARGN})
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
   endif()
 endfunction()
 
