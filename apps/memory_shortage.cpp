@@ -65,8 +65,30 @@ std::string largest_part(const MemoryBound& bound, MemoryBound::Place place) {
   return fmt::format(", of it {} MiB for {}", largest->bytes >> 20, largest->what);
 }
 
+/// "; its edge stage/0.output → stage/1.input holds 4 × 20 MiB": of the edges of the actor that the
+/// message begins with, the one whose slots take the most there. Empty if it has none there.
+std::string largest_edge(const Graph& graph, std::string_view message, Device device) {
+  const auto bytes = [](const Graph::Edge& edge) {
+    return edge.options.slots * edge.options.slot_bytes;
+  };
+  const auto is_failed = [&](std::size_t actor) {
+    return message.starts_with(graph.actors()[actor].name + ": ");
+  };
+  const auto& edges = graph.edges();
+  const Graph::Edge* largest = nullptr;
+  for (const auto& edge : edges)
+    if (edge.options.device == device && bytes(edge) > 0 &&
+        (is_failed(edge.from) || is_failed(edge.to)) && (!largest || bytes(edge) > bytes(*largest)))
+      largest = &edge;
+  if (!largest) return {};
+  return fmt::format("; its edge {} holds {} × {:.1f} MiB",
+                     graph.edge_name(static_cast<std::size_t>(largest - edges.data())),
+                     largest->options.slots,
+                     static_cast<double>(largest->options.slot_bytes) / (1 << 20));
+}
+
 /// Empty if it is not known, also because there is no memory to find it out.
-std::string bound_text(const PipelineOptions& pipeline, bool of_device) {
+std::string bound_text(const PipelineOptions& pipeline, std::string_view message, bool of_device) {
   if (pipeline.block_costs.empty()) return {};
   try {
     const Graph graph = build_pipeline(pipeline);
@@ -77,11 +99,13 @@ std::string bound_text(const PipelineOptions& pipeline, bool of_device) {
       MemoryBound bound = memory_bound(pipeline, graph, dataset, process);
       if (process == 0 || bound.total() > largest.total()) largest = std::move(bound);
     }
-    if (const Device on = pipeline.stream.device; on != Device::cpu())
-      return fmt::format("; the bound of a process is {} MiB on cpu, and {} MiB on {}{}",
+    const Device on = pipeline.stream.device;
+    const std::string edge = largest_edge(graph, message, of_device ? on : Device::cpu());
+    if (on != Device::cpu())
+      return fmt::format("{}; the bound of a process is {} MiB on cpu, and {} MiB on {}{}", edge,
                          largest.total(cpu) >> 20, largest.total(device) >> 20, to_string(on),
                          of_device ? largest_part(largest, device) : "");
-    return fmt::format("; the bound of a process is {} MiB{}", largest.total(cpu) >> 20,
+    return fmt::format("{}; the bound of a process is {} MiB{}", edge, largest.total(cpu) >> 20,
                        largest_part(largest, cpu));
   } catch (const std::exception&) {
     return {};
@@ -111,7 +135,7 @@ Error with_memory_bound(const Error& error, const PipelineOptions& pipeline,
   };
   add(pipeline.cuda_graphs, "cuda_graphs", "cuda_graphs");
   add(pipeline.data.resident, "data.resident", "resident");  // the library's name of it
-  return {error.code(), error.message() + bound_text(pipeline, of_device),
+  return {error.code(), error.message() + bound_text(pipeline, error.message(), of_device),
           fmt::format("{}; {} plan {} tells what takes how much", remedy, program_name(),
                       shell_word(options.string()))};
 }
