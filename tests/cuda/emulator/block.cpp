@@ -12,8 +12,6 @@
 namespace cuda_on_cpu {
 namespace {
 
-thread_local BlockRunner* runner = nullptr;
-
 /// Fibers are kept for the next block.
 struct FiberPool {
   std::vector<std::unique_ptr<Fiber>> all;
@@ -41,8 +39,6 @@ bool lies_in(const void* address, const void* begin, std::size_t bytes) {
 
 }  // namespace
 
-BlockRunner* BlockRunner::current() { return runner; }
-
 BlockRunner::BlockRunner(const Launch& launch, const Operation& operation, std::uint64_t seed,
                          std::uintptr_t checked_places)
     : launch_(launch),
@@ -55,17 +51,19 @@ BlockRunner::BlockRunner(const Launch& launch, const Operation& operation, std::
       checked_factor_(UINT64_MAX / checked_places + 1),
       threads_(std::size_t{launch.block.x} * launch.block.y * launch.block.z),
       warps_(threads_.size() / 32),
+      warp_order_(warps_.size()),
       order_(threads_.size()) {
+  std::iota(warp_order_.begin(), warp_order_.end(), 0u);
   std::iota(order_.begin(), order_.end(), 0u);
 }
 
 bool BlockRunner::run(std::uint64_t block) {
   begin_block(block);
-  runner = this;
-  start_threads();
+  current_ = this;
   bool moves = true;
+  for (std::size_t warp = 0; warp < warps_.size(); ++warp) start_warp(warp);
   while (live_ > 0 && moves) moves = advance();
-  runner = nullptr;
+  current_ = nullptr;
   if (!moves) abandon();
   return moves;
 }
@@ -78,26 +76,40 @@ void BlockRunner::begin_block(std::uint64_t block) {
   at_barrier_ = 0;
   barriers_ = 0;
   sum_ = 0;
-  next_ = 0;
-  if (shuffles_) std::ranges::shuffle(order_, random_);
+  if (shuffles_) shuffle_threads();
 }
 
-void BlockRunner::start_threads() {
-  while (next_ < order_.size()) {
-    Fiber* fiber = fibers().take();
-    fiber->begin(run_threads);
-    threads_[order_[next_]].fiber = fiber;
-    resume(order_[next_]);
+void BlockRunner::shuffle_threads() {
+  std::ranges::shuffle(warp_order_, random_);
+  for (std::size_t warp = 0; warp < warps_.size(); ++warp) {
+    const std::span<unsigned> threads = threads_of(warp);
+    std::iota(threads.begin(), threads.end(), warp_order_[warp] * 32);
+    std::ranges::shuffle(threads, random_);
   }
 }
 
-// What each fiber does: threads that have not begun, one after another.
+std::span<unsigned> BlockRunner::threads_of(std::size_t warp) {
+  return std::span(order_).subspan(warp * 32, 32);
+}
+
+void BlockRunner::start_warp(std::size_t warp) {
+  for (starting_ = threads_of(warp); !starting_.empty();) {
+    Fiber* fiber = fibers().take();
+    fiber->begin(run_threads);
+    threads_[starting_.front()].fiber = fiber;
+    resume(starting_.front());
+  }
+  advance_warp(warp);
+}
+
+// What each fiber does: threads of the warp that have not begun, one after another.
 void BlockRunner::run_threads() {
-  Fiber* fiber = runner->threads_[runner->running_].fiber;
-  while (runner->next_ < runner->order_.size()) {
-    const unsigned thread = runner->order_[runner->next_++];
-    runner->threads_[thread].fiber = fiber;
-    runner->run_thread(thread);
+  Fiber* fiber = current_->threads_[current_->running_].fiber;
+  while (!current_->starting_.empty()) {
+    const unsigned thread = current_->starting_.front();
+    current_->starting_ = current_->starting_.subspan(1);
+    current_->threads_[thread].fiber = fiber;
+    current_->run_thread(thread);
   }
   fibers().idle.push_back(fiber);
   fiber->suspend();
@@ -112,13 +124,24 @@ void BlockRunner::run_thread(unsigned thread) {
 }
 
 bool BlockRunner::advance() {
-  bool moved = false;
   if (at_barrier_ == live_) release_barrier();
-  for (const unsigned thread : order_) {
-    if (threads_[thread].wait == Wait::warp && !complete_warp(thread)) continue;
-    if (threads_[thread].wait != Wait::nothing) continue;
-    moved = true;
-    resume(thread);
+  bool moved = false;
+  for (std::size_t warp = 0; warp < warps_.size(); ++warp) moved |= advance_warp(warp);
+  return moved;
+}
+
+// A warp goes on for as long as it can: what its lanes work on then stays in the processor's first
+// cache. Races between warps are found by clocks, whoever is first.
+bool BlockRunner::advance_warp(std::size_t warp) {
+  bool moved = false;
+  for (bool moves = true; moves; moved |= moves) {
+    moves = false;
+    for (const unsigned thread : threads_of(warp)) {
+      if (threads_[thread].wait == Wait::warp && !complete_warp(thread)) continue;
+      if (threads_[thread].wait != Wait::nothing) continue;
+      moves = true;
+      resume(thread);
+    }
   }
   return moved;
 }
@@ -266,15 +289,7 @@ bool BlockRunner::is_argument_or_constant(const void* address) const {
          lies_in(address, own_object().begin, own_object().bytes);
 }
 
-// Whether checked_places divides the number of the place, without a division, which took a third of
-// all time: Lemire, Kaser, Kurz, "Faster remainder by direct computation" (2019), section 3.2.
-bool BlockRunner::is_checked(const void* address) const {
-  const auto place = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(address) / 16);
-  return place * checked_factor_ <= checked_factor_ - 1;
-}
-
-void BlockRunner::access(const void* address, std::size_t bytes, Mode mode) {
-  if (!is_checked(address)) return;
+void BlockRunner::check(const void* address, std::size_t bytes, Mode mode) {
   if (threads_[running_].fiber->has_on_stack(address)) return;
   if (Region* region = region_of(address))
     return checker_.access(*region, address, bytes, mode,
@@ -297,14 +312,16 @@ void run_grid(const Launch& launch, const Operation& operation, std::uint64_t se
     if (!runner.run(seed == 0 ? i : (first + blocks - i) % blocks)) return;
 }
 
-uint3 thread_index() { return runner->thread_index(); }
-uint3 block_index() { return runner->block_index(); }
-dim3 block_dim() { return runner->launch().block; }
-dim3 grid_dim() { return runner->launch().grid; }
-int lane() { return runner->lane(); }
-int sync_block(int value, const Where& where) { return runner->sync_block(value, where); }
+uint3 thread_index() { return BlockRunner::current()->thread_index(); }
+uint3 block_index() { return BlockRunner::current()->block_index(); }
+dim3 block_dim() { return BlockRunner::current()->launch().block; }
+dim3 grid_dim() { return BlockRunner::current()->launch().grid; }
+int lane() { return BlockRunner::current()->lane(); }
+int sync_block(int value, const Where& where) {
+  return BlockRunner::current()->sync_block(value, where);
+}
 std::uint64_t meet_warp(WarpOperation operation, unsigned mask, std::uint64_t bits, int from) {
-  return runner->meet_warp(operation, mask, bits, from);
+  return BlockRunner::current()->meet_warp(operation, mask, bits, from);
 }
 
 }  // namespace cuda_on_cpu

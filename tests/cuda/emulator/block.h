@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "checker.h"
@@ -32,7 +33,7 @@ class BlockRunner {
   bool run(std::uint64_t block);
 
   /// That of the thread that calls; null outside of kernels.
-  static BlockRunner* current();
+  static BlockRunner* current() { return current_; }
   // Called by the threads.
   uint3 thread_index() const;
   uint3 block_index() const;
@@ -40,7 +41,9 @@ class BlockRunner {
   int lane() const { return static_cast<int>(running_ % 32); }
   int sync_block(int value, const Where& where);
   std::uint64_t meet_warp(WarpOperation operation, unsigned mask, std::uint64_t bits, int from);
-  void access(const void* address, std::size_t bytes, Mode mode);
+  void access(const void* address, std::size_t bytes, Mode mode) {
+    if (is_checked(address)) check(address, bytes, mode);
+  }
   /// The thread does not go on, nor does its block: the processor may end the process there.
   void stop_thread();
   void report_here(const std::string& what) const;
@@ -65,18 +68,30 @@ class BlockRunner {
   static void run_threads();
   void run_thread(unsigned thread);
   void begin_block(std::uint64_t block);
-  void start_threads();
+  void shuffle_threads();
+  /// Of the warp that is the n-th to run.
+  std::span<unsigned> threads_of(std::size_t warp);
+  void start_warp(std::size_t warp);
   bool advance();
+  bool advance_warp(std::size_t warp);
   void resume(unsigned thread);
   void suspend();
   void release_barrier();
   bool complete_warp(unsigned thread);
   void exchange(Thread* lanes, unsigned mask);
   void abandon();
-  bool is_checked(const void* address) const;
+  /// Whether checked_places divides the number of the place, without a division, which took a third
+  /// of all time: Lemire, Kaser, Kurz, "Faster remainder by direct computation" (2019),
+  /// section 3.2.
+  bool is_checked(const void* address) const {
+    const auto place = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(address) / 16);
+    return place * checked_factor_ <= checked_factor_ - 1;
+  }
+  void check(const void* address, std::size_t bytes, Mode mode);
   Region* region_of(const void* address);
   bool is_argument_or_constant(const void* address) const;
 
+  static inline thread_local constinit BlockRunner* current_ = nullptr;
   const Launch& launch_;
   const Operation& operation_;
   Checker checker_;
@@ -87,8 +102,9 @@ class BlockRunner {
   std::uint64_t checked_factor_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
-  std::vector<unsigned> order_;
-  std::size_t next_ = 0;  ///< in order_: the first thread that has not begun
+  std::vector<unsigned> warp_order_;
+  std::vector<unsigned> order_;   ///< of threads, warp after warp
+  std::span<unsigned> starting_;  ///< in order_: those of the warp that have not begun
   unsigned running_ = 0;
   unsigned live_ = 0, at_barrier_ = 0;
   int sum_ = 0, last_sum_ = 0;  ///< of values given to the barrier

@@ -4,19 +4,6 @@
 
 #include <new>
 
-// Saves the registers that a call must keep, and goes on on another stack.
-extern "C" void cuda_on_cpu_switch(void** from, void* to);
-asm(R"(.text
-.globl cuda_on_cpu_switch
-.type cuda_on_cpu_switch,@function
-cuda_on_cpu_switch:
-  pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp
-  ret
-.size cuda_on_cpu_switch,.-cuda_on_cpu_switch)");
-
 namespace cuda_on_cpu {
 namespace {
 
@@ -41,14 +28,10 @@ Fiber::Fiber() : offset_(next_offset()) {
 Fiber::~Fiber() { munmap(stack_ - guard_bytes, guard_bytes + stack_bytes); }
 
 void Fiber::begin(void (*entry)()) {
-  constexpr int saved_registers = 6;
   // The stack pointer is 8 off a multiple of 16 where a function begins, as after a call.
   void** top = reinterpret_cast<void**>(stack_ + stack_bytes - offset_) - 2;
   *top = reinterpret_cast<void*>(entry);
-  inside_ = top - saved_registers;
+  inside_ = top;
 }
-
-void Fiber::resume() { cuda_on_cpu_switch(&outside_, inside_); }
-void Fiber::suspend() { cuda_on_cpu_switch(&inside_, outside_); }
 
 }  // namespace cuda_on_cpu
