@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # CUDA toolkits for `./dev build --cuda` and `./dev check cuda`: one that is there, or the wheels of PyPI that
-# tools/cuda/ pins. ./dev sources this file and defines say, fail, jobs and build.
+# tools/cuda/ pins. ./dev sources this file and defines say, fail, jobs and build. The build of the tests runs it
+# (tests/cuda/kernels).
 
 # Prints the version of a toolkit, such as 13.0.
 nvcc_version() { "$1/bin/nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p'; }
@@ -84,6 +85,14 @@ frontend_headers() {
   echo "$PWD/build/cuda-frontend/include"
 }
 
+# Gets the headers that the tests of cuDNN's plans need besides a toolkit that is there.
+offer_frontend_headers() {
+  local home
+  home=$(present_toolkit) || return 0
+  (frontend_headers "$home") >/dev/null ||
+    say "the tests of cuDNN's plans will be skipped, since they need the headers of its frontend"
+}
+
 # build_cuda MAJOR [PRESET]: as build, with libtroupe_cuda.so.
 build_cuda() {
   local preset=${2:-release} home headers
@@ -96,7 +105,7 @@ build_cuda() {
   build "$preset"
 }
 
-readonly cuda_architectures="70 75 80 86 89 90 100 110 120"
+cuda_architectures="70 75 80 86 89 90 100 110 120"
 
 # The architectures of Troupe's list that a toolkit's compiler (its --help or --list-gpu-arch) names.
 architectures_of() {
@@ -107,14 +116,19 @@ architectures_of() {
   done
 }
 
-# compile_by_nvcc HOME FILE: for all architectures; prints what ptxas says of each kernel.
+# compile_by_nvcc HOME FILE [BASES [OPTION…]]: for all architectures, each from the PTX of the last of the bases (by
+# default the architecture itself) that it can run; prints what ptxas says of each kernel.
 compile_by_nvcc() {
-  local architecture
+  local home=$1 file=$2 bases=${3:-$cuda_architectures} architecture base from
+  shift $(($# < 3 ? $# : 3))
   local -a codes=()
-  for architecture in $(architectures_of "$1/bin/nvcc" --list-gpu-arch); do
-    codes+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
+  for architecture in $(architectures_of "$home/bin/nvcc" --list-gpu-arch); do
+    from=$architecture
+    for base in $bases; do [ "$base" -gt "$architecture" ] || from=$base; done
+    codes+=(-gencode "arch=compute_$from,code=sm_$architecture")
   done
-  "$1/bin/nvcc" --threads "$(jobs)" -std=c++20 -O3 -fmad=false -I. -I"$1/include" "${codes[@]}" -Xptxas -v,-warn-spills -c "$2" -o /dev/null 2>&1
+  "$home/bin/nvcc" --threads "$(jobs)" -std=c++20 -O3 -fmad=false -I"$PWD" -I"$home/include" "${codes[@]}" \
+    -Xptxas -v,-warn-spills "$@" -fatbin "$file" -o /dev/null 2>&1
 }
 
 # The same with CUDA's headers and ptxas alone: clang compiles the kernels to PTX for the oldest architecture, which
@@ -192,3 +206,40 @@ check_cuda() {
     "$(architectures_of build/cuda-headers-12/bin/ptxas --help)" || failed=1
   return $failed
 }
+
+# report_kernels HOME FILE REPORT: what ptxas says of a file, with the files that it includes in REPORT.d.
+report_kernels() {
+  jobs() { echo 1; }
+  compile_by_nvcc "$1" "$PWD/$2" "70 75 80 90" -MD -MF "$3.d" -MT "$3" >"$3.part" || {
+    cat "$3.part" >&2
+    return 1
+  }
+  { echo "$2" && cat "$3.part"; } >"$3"
+  rm "$3.part"
+}
+
+# judge_reports REPORT…: as check_version, of reports.
+judge_reports() {
+  local report result kernels=0 most=0 bad=0
+  for report in "$@"; do
+    if result=$(judge_kernels "$(head -n 1 "$report")" < <(tail -n +2 "$report")); then
+      kernels=$((kernels + ${result% *}))
+      [ "${result#* }" -le "$most" ] || most=${result#* }
+    else
+      printf '%s\n' "$result" >&2
+      bad=1
+    fi
+  done
+  echo "$kernels kernels, at most $most registers"
+  [ $bad -eq 0 ] && [ "$kernels" -gt 0 ]
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  set -euo pipefail
+  verb=$1
+  shift
+  case "$verb" in
+    report) report_kernels "$@" ;;
+    judge) judge_reports "$@" ;;
+  esac
+fi
