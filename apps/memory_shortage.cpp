@@ -65,8 +65,9 @@ std::string largest_part(const MemoryBound& bound, MemoryBound::Place place) {
   return fmt::format(", of it {} MiB for {}", largest->bytes >> 20, largest->what);
 }
 
-/// "; its edge stage/0.output → stage/1.input holds 4 × 20 MiB": of the edges of the actor that the
-/// message begins with, the one whose slots take the most there. Empty if it has none there.
+/// "; its edge stage/0.output → stage/1.input holds 4 × 20.0 MiB": the edge whose slots take the
+/// most memory of the device, among those of the actor whose name begins the message. Empty if no
+/// edge of the actor takes any.
 std::string largest_edge(const Graph& graph, std::string_view message, Device device) {
   const auto bytes = [](const Graph::Edge& edge) {
     return edge.options.slots * edge.options.slot_bytes;

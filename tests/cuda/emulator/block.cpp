@@ -130,8 +130,8 @@ bool BlockRunner::advance() {
   return moved;
 }
 
-// A warp goes on for as long as it can: what its lanes work on then stays in the processor's first
-// cache. Races between warps are found by clocks, whoever is first.
+// Runs a warp until all its lanes wait, so that their stacks stay in the L1 cache. The checker
+// finds races between warps in any order of execution.
 bool BlockRunner::advance_warp(std::size_t warp) {
   bool moved = false;
   for (bool moves = true; moves; moved |= moves) {
