@@ -145,8 +145,8 @@ struct CapturedProgram::Pass final : Saved {
 };
 
 CapturedProgram::CapturedProgram(std::unique_ptr<StageProgram> program, const Stream& stream,
-                                 std::size_t buckets)
-    : program_(std::move(program)), stream_(stream), buckets_(buckets) {}
+                                 std::size_t buckets, std::size_t shapes)
+    : program_(std::move(program)), stream_(stream), buckets_(buckets), shapes_(shapes) {}
 
 CapturedProgram::~CapturedProgram() = default;
 
@@ -157,20 +157,30 @@ void CapturedProgram::use(StatePtr state) {
   program_->use(std::move(state));
 }
 
-/// Null: without a graph.
-CapturedProgram::LanePtr CapturedProgram::lane_for(const Tensor& x, std::vector<LanePtr>& lanes) {
+/// Null: without a graph. No more than `most` shapes have lanes.
+CapturedProgram::LanePtr CapturedProgram::lane_for(const Tensor& x, std::vector<Lanes>& shapes,
+                                                   std::size_t most) {
   if (x.dtype() == DType::i64) return nullptr;
-  if (!lanes.empty() && !is_alike(lanes.front()->x, x)) {
-    if (x.bytes() <= lanes.front()->x.bytes()) return nullptr;
-    lanes.clear();
+  const auto place = std::ranges::find_if(shapes, [&](const Lanes& lanes) {
+    const Tensor& of_lanes = lanes.front()->x;
+    return is_alike(of_lanes, x) || of_lanes.bytes() < x.bytes();
+  });
+  const bool known = place != shapes.end() && is_alike(place->front()->x, x);
+  if (known) {
+    const auto free = std::ranges::find(*place, false, &Lane::taken);
+    if (free != place->end()) return *free;
+  } else if (place - shapes.begin() == static_cast<std::ptrdiff_t>(most)) {
+    return nullptr;
   }
-  const auto found = std::ranges::find(lanes, false, &Lane::taken);
-  if (found != lanes.end()) return *found;
   auto lane = std::make_shared<Lane>(stream_);
   lane->x = Tensor::empty(x.shape(), x.dtype(), stream_.device, x.layout());
   lane->key = Tensor::empty({2}, DType::u32, stream_.device);
   lane->buckets.resize(buckets_);
-  lanes.push_back(lane);
+  if (known)
+    place->push_back(lane);
+  else
+    shapes.insert(place, Lanes{lane});
+  if (shapes.size() > most) shapes.pop_back();
   return lane;
 }
 
@@ -189,7 +199,7 @@ Tensor CapturedProgram::copied(const Tensor& tensor) const {
 StageProgram::Forward CapturedProgram::forward(const Tensor& x, const RandomKey& random,
                                                bool wants_input_gradient, std::size_t range) {
   auto pass = std::make_unique<Pass>();
-  const LanePtr lane = lane_for(x, training_);
+  const LanePtr lane = lane_for(x, training_, shapes_);
   if (!lane) {
     Forward made = program_->forward(x, random, wants_input_gradient, range);
     pass->saved = std::move(made.saved);
@@ -245,7 +255,7 @@ StageProgram::Backward CapturedProgram::backward(Saved& saved, const Tensor& gra
 }
 
 Tensor CapturedProgram::evaluate(const Tensor& x, std::size_t range) {
-  const LanePtr lane = lane_for(x, evaluation_);
+  const LanePtr lane = lane_for(x, evaluation_, 1);
   if (!lane) return program_->evaluate(x, range);
   fill(lane->x, x);
   Tensor result = copied(

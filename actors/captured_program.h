@@ -16,13 +16,16 @@ namespace troupe {
 /// captured, and launched; those that follow are only launched. Results leave in copies. The bits
 /// are those of the program.
 ///
-/// Inputs of one shape have graphs, the largest so far: for training, and apart from it for
-/// evaluation. Others, such as those of a smaller last batch, run without graphs, as do indices of
-/// i64, which are checked on the CPU in each pass. For programs of one range, on streams that
-/// capture, and whose weights stay in place (Network::keep_in_place).
+/// Inputs of the largest shapes so far have graphs, each shape its own: as many as are asked for in
+/// training, and apart from them one for evaluation. Others, such as those of a smaller last batch,
+/// run without graphs, as do indices of i64, which are checked on the CPU in each pass. For
+/// programs of one range, on streams that capture, and whose weights stay in place
+/// (Network::keep_in_place).
 class CapturedProgram final : public StageProgram {
  public:
-  CapturedProgram(std::unique_ptr<StageProgram> program, const Stream& stream, std::size_t buckets);
+  /// `shapes`: how many have graphs in training, at least 1.
+  CapturedProgram(std::unique_ptr<StageProgram> program, const Stream& stream, std::size_t buckets,
+                  std::size_t shapes);
   ~CapturedProgram() override;
 
   void use(StatePtr state) override;
@@ -47,17 +50,18 @@ class CapturedProgram final : public StageProgram {
   struct Lane;
   struct Pass;
   using LanePtr = std::shared_ptr<Lane>;
+  using Lanes = std::vector<LanePtr>;  ///< of one shape, at least one
 
-  LanePtr lane_for(const Tensor& x, std::vector<LanePtr>& lanes);
+  LanePtr lane_for(const Tensor& x, std::vector<Lanes>& shapes, std::size_t most);
   Tensor copied(const Tensor& tensor) const;
   void fill(Tensor& place, const Tensor& from) const;
   void give_gradient(Pass& pass, const Tensor& grad) const;
 
   std::unique_ptr<StageProgram> program_;
   Stream stream_;
-  std::size_t buckets_;
-  std::vector<LanePtr> training_, evaluation_;
-  bool has_average_ = false;  ///< which evaluations read in place of the weights
+  std::size_t buckets_, shapes_;
+  std::vector<Lanes> training_, evaluation_;  ///< by size, the largest shape first
+  bool has_average_ = false;                  ///< which evaluations read in place of the weights
 };
 
 }  // namespace troupe

@@ -64,6 +64,7 @@ class Bound {
   }
   void add_stage(std::size_t stage, std::size_t replicas);
   void add_graphs(std::size_t stage, std::size_t replicas);
+  std::size_t lanes(std::size_t stage) const;
   std::size_t pinned_bytes() const;
   std::size_t pinned_for_images() const;
 
@@ -135,6 +136,15 @@ void Bound::add_stages() {
     }
 }
 
+// Of each size of micro-batches as many as can be in flight at once.
+std::size_t Bound::lanes(std::size_t stage) const {
+  const StageSchedule schedule = schedule_of(options_, stage);
+  const std::size_t in_flight = schedule.credits + schedule.max_deferred();
+  const std::size_t larger = larger_micro_batches(options_);
+  if (larger == 0) return in_flight;
+  return std::min(in_flight, larger) + std::min(in_flight, options_.micro_batches - larger);
+}
+
 // Beside what passes without graphs take: those of a smaller batch run too.
 void Bound::add_graphs(std::size_t stage, std::size_t replicas) {
   const StageBytes bytes = stage_bytes(options_, stage);
@@ -152,8 +162,6 @@ void Bound::add_graphs(std::size_t stage, std::size_t replicas) {
       stage == 0 ? samples * sample_bytes(options_) : stage_bytes(options_, stage - 1).output;
   // Of the first stage, what it computes with lies there besides.
   const std::size_t taken = stage == 0 ? samples * input_bytes(options_) : 0;
-  const StageSchedule schedule = schedule_of(options_, stage);
-  const std::size_t lanes = schedule.credits + schedule.max_deferred();
   // Inputs and results of a pass, and all that it holds between them, for as long as the run goes.
   const std::size_t pass = bytes.saved + bytes.deferred + workspace +
                            std::accumulate(working.begin(), working.end(), std::size_t{0});
@@ -161,8 +169,8 @@ void Bound::add_graphs(std::size_t stage, std::size_t replicas) {
   const std::size_t evaluation = pass + input + taken + bytes.output;
   // The weights, the average if there is one, and the buffers.
   const std::size_t placed = (options_.optimizer.average_decay() > 0 ? 2 : 1) * bytes.state;
-  add(fmt::format("stage {} CUDA graphs", stage), (lanes * lane + evaluation + placed) * replicas,
-      Place::device);
+  add(fmt::format("stage {} CUDA graphs", stage),
+      (lanes(stage) * lane + evaluation + placed) * replicas, Place::device);
 }
 
 void Bound::add_stage(std::size_t stage, std::size_t replicas) {

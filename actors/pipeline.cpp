@@ -54,7 +54,9 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
       .seed = options.seed,
       .initial = options.initial.empty() ? nullptr : options.initial[stage],
       .freezes = freezes_of(options),
-      .cuda_graphs = options.cuda_graphs};
+      .graph_shapes = !options.cuda_graphs                 ? 0U
+                      : larger_micro_batches(options) == 0 ? 1U
+                                                           : 2U};
   if (stage == 0)
     program.pixels = pixels_for(transform_options(options), options.data.dataset.samples());
   for (const BucketBytes& bucket : common.buckets[stage]) program.buckets.push_back(bucket.blocks);

@@ -110,6 +110,10 @@ std::size_t micro_batch_samples(const PipelineOptions& options) {
                                   options.micro_batches);
 }
 
+std::size_t larger_micro_batches(const PipelineOptions& options) {
+  return static_cast<std::size_t>(options.batch_size % options.micro_batches);
+}
+
 std::vector<std::uint32_t> reducer_shares(const PipelineOptions& options, std::size_t stage) {
   std::vector<std::uint32_t> shares;
   for (std::uint32_t r = 0; r < options.replicas; ++r) {

@@ -44,6 +44,8 @@ std::size_t resident_bytes(const PipelineOptions& options);
 std::uint32_t loader_slots(const PipelineOptions& options);
 /// Samples of the largest micro-batch.
 std::size_t micro_batch_samples(const PipelineOptions& options);
+/// Of a batch, those that have one sample more than the others; 0: all have as many.
+std::size_t larger_micro_batches(const PipelineOptions& options);
 
 /// The number of consecutive replicas of a stage in each process that has any, in the order of
 /// processes. Each such group has its own reducers.

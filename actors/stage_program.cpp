@@ -38,7 +38,7 @@ class NetworkProgram final : public StageProgram {
       : network_(make_network(options, stream)),
         bucket_begins_(bucket_begins(network_.ranges(), options.buckets)),
         spec_(std::make_shared<const StateSpec>(network_.spec())) {
-    if (options.cuda_graphs) network_.keep_in_place();
+    if (options.graph_shapes > 0) network_.keep_in_place();
     network_.use(on_device(stream, options.initial
                                        ? options.initial
                                        : initial_state(*spec_, options.dtype, options.seed)));
@@ -126,10 +126,10 @@ ProgramFactory network_program(NetworkProgramOptions options) {
       [options = std::move(options), buckets](const Stream& on) -> std::unique_ptr<StageProgram> {
         const DeviceStream* opened = device_stream(on);
         NetworkProgramOptions own = options;
-        own.cuda_graphs = options.cuda_graphs && opened && opened->captures();
+        if (!opened || !opened->captures()) own.graph_shapes = 0;
         auto program = std::make_unique<NetworkProgram>(own, on);
-        if (!own.cuda_graphs) return program;
-        return std::make_unique<CapturedProgram>(std::move(program), on, buckets);
+        if (own.graph_shapes == 0) return program;
+        return std::make_unique<CapturedProgram>(std::move(program), on, buckets, own.graph_shapes);
       });
   factory.stream = stream;
   factory.buckets = static_cast<std::uint32_t>(buckets);

@@ -108,9 +108,9 @@ struct NetworkProgramOptions {
   std::vector<std::size_t> buckets = {};
   Tensor pixels = {};    ///< as Network::take_pixels, if x is of bytes (pixels_for)
   Freezes freezes = {};  ///< beside the model's frozen parameters
-  /// Whether passes run as graphs of the device, if its streams capture them (CapturedProgram). Not
-  /// for stages with staleness.
-  bool cuda_graphs = false;
+  /// Passes on inputs of so many shapes, the largest ones, run as graphs of the device, if its
+  /// streams capture them (CapturedProgram). Not for stages with staleness.
+  std::size_t graph_shapes = 0;
 };
 ProgramFactory network_program(NetworkProgramOptions options);
 

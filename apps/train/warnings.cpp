@@ -103,11 +103,8 @@ std::vector<std::string> uneven_batches(const PipelineOptions& pipeline) {
   const std::int64_t size = pipeline.batch_size, parts = pipeline.micro_batches;
   if (size % parts != 0)
     sentences.push_back(
-        fmt::format("train.batch_size {} in {} micro-batches: {} samples in some, {} in others{}",
-                    size, parts, size / parts + 1, size / parts,
-                    pipeline.cuda_graphs && pipeline.stream.device != Device::cpu()
-                        ? ", which run without CUDA graphs"
-                        : ""));
+        fmt::format("train.batch_size {} in {} micro-batches: {} samples in some, {} in others",
+                    size, parts, size / parts + 1, size / parts));
   const std::int64_t samples = pipeline.data.dataset.count(Split::train), rest = samples % size;
   if (pipeline.data.drop_last && 100 * rest >= samples)
     sentences.push_back(fmt::format(

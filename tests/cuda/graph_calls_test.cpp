@@ -30,11 +30,11 @@ class GraphCalls : public ::testing::Test {
  protected:
   GraphCalls() : program_(made()) {}
 
-  std::unique_ptr<StageProgram> made() const {
+  std::unique_ptr<StageProgram> made(std::size_t shapes = 1) const {
     return network_program({.model = MnistCnn{.classes = 4},
                             .samples = {.shape = {1, 8, 8}, .classes = 4},
                             .stream = {.device = emulated_gpu()},
-                            .cuda_graphs = true})(stream_.get());
+                            .graph_shapes = shapes})(stream_.get());
   }
   StageProgram::Forward forward(std::uint32_t micro_batch) {
     return program_->forward(x_, {.seed = 1, .micro_batch = micro_batch}, false, 0);
@@ -136,6 +136,24 @@ TEST_F(GraphCalls, AreThoseOfTheLargestInput) {
   EXPECT_EQ(graphs_of(1, 3), 0u);
   EXPECT_EQ(graphs_of(3, 3), 4u);
   EXPECT_EQ(graphs_of(2, 3), 0u);
+  EXPECT_EQ(stream_.violations(), 0);
+}
+
+TEST_F(GraphCalls, AreThoseOfTheTwoLargestInputsIfAskedFor) {
+  program_ = made(2);
+  const auto graphs_of = [&](std::initializer_list<std::int64_t> sizes) {
+    return counted([&] {
+             for (const std::int64_t samples : sizes) {
+               x_ = Tensor::zeros({samples, 1, 8, 8});
+               auto made = forward(0);
+               backward(made);
+             }
+           })
+        .graphs;
+  };
+  EXPECT_EQ(graphs_of({3, 2, 3, 2}), 4u);
+  EXPECT_EQ(graphs_of({2, 3, 1, 1, 1}), 4u);
+  EXPECT_EQ(graphs_of({4, 4, 3, 2, 2}), 4u) << "of 4 the second, 3 again; 2 has none any more";
   EXPECT_EQ(stream_.violations(), 0);
 }
 

@@ -6,6 +6,7 @@
 
 #include "actors/block_costs.h"
 #include "actors/data/datasets.h"
+#include "actors/pipeline_bytes.h"
 #include "gpu_run.h"
 #include "ops/models/file_model.h"
 #include "ops/on_device.h"
@@ -110,6 +111,17 @@ TEST(CudaGraph, LeavesASmallerLastBatchWithoutGraphs) {
   expect_same_bits({.partition = {2, 2}, .samples = 21, .drop_last = false}, 1);
 }
 
+TEST(CudaGraph, MakesTheBitsOfMicroBatchesOfTwoSizes) {
+  expect_same_bits({.partition = {2, 2}, .replicas = 2, .micro_batches = 4, .batch_size = 7}, 1);
+  expect_same_bits({.partition = {2, 2},
+                    .micro_batches = 3,
+                    .batch_size = 8,
+                    .samples = 21,
+                    .drop_last = false,
+                    .schedule = ScheduleKind::zero_bubble_h1},
+                   1);
+}
+
 // The average exists from the first update on.
 TEST(CudaGraph, EvaluatesTheAverageOfTheWeights) {
   expect_same_bits({.partition = {2, 2}, .adjust = use_adamw}, 1);
@@ -157,12 +169,18 @@ TEST(CudaGraph, IsRefusedWithStaleness) {
   }
 }
 
-TEST(CudaGraph, StaysWithinTheBoundOfThePlanAndLeavesNothing) {
-  TrainingRun run = with_graphs({.partition = {4}, .samples = 8, .steps = 2});
+class CudaGraphBound : public ::testing::TestWithParam<std::uint32_t> {};
+// 8 samples: all micro-batches have as many, or some one more.
+INSTANTIATE_TEST_SUITE_P(MicroBatches, CudaGraphBound, ::testing::Values(4, 3));
+
+TEST_P(CudaGraphBound, HoldsAndNothingIsLeft) {
+  TrainingRun run =
+      with_graphs({.partition = {4}, .micro_batches = GetParam(), .samples = 8, .steps = 2});
   const std::string one = digest_on_gpu(run, 1);
   const PipelineOptions pipeline = pipeline_of(on_gpu(run));
-  const auto costs = measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype,
-                                    pipeline.stream, run.batch_size / run.micro_batches, 1);
+  const auto costs =
+      measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, pipeline.stream,
+                     static_cast<std::int64_t>(micro_batch_samples(pipeline)), 1);
   auto& allocator = CachingAllocator::of(emulated_gpu());
   const std::size_t before = allocator.counters().in_use_bytes;
   const std::vector<std::vector<std::size_t>> partitions = {{2, 2}, {1, 1, 2}, {4}};

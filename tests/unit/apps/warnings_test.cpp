@@ -6,7 +6,6 @@
 
 #include "apps/options/load_options.h"
 #include "ops/backend.h"
-#include "ops/planned_device.h"
 #include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
@@ -82,22 +81,6 @@ TEST(Warnings, TellThatGradientsOfF16AreNotScaled) {
   EXPECT_THAT(of_mode("none", DType::f32), Not(HasSubstr("without loss scaling")));
 }
 
-TEST(Warnings, NameMicroBatchesThatHaveNoCudaGraphs) {
-  const auto on_gpu = [](const std::string& graphs, const std::string& parts) {
-    const Options options =
-        options_with({graphs, "train.batch_size=20", "train.micro_batches=" + parts});
-    PipelineOptions pipeline = pipeline_options(options, {}, {});
-    pipeline.stream.device = planned_device({.title = "a GPU"});
-    std::string all;
-    for (const std::string& warning : warnings(options, {}, pipeline)) all += warning + "\n";
-    return all;
-  };
-  const char* const words = "2 in others, which run without CUDA graphs\n";
-  EXPECT_THAT(on_gpu("cuda_graphs=true", "8"), HasSubstr(words));
-  EXPECT_THAT(on_gpu("cuda_graphs=false", "8"), HasSubstr("2 in others\n"));
-  EXPECT_THAT(on_gpu("cuda_graphs=true", "5"), Not(HasSubstr("CUDA graphs")));
-}
-
 TEST(Warnings, NameAMeanOfSamplesThatAreNoPixels) {
   const test::TemporaryFolder folder;
   for (const char* split : {"train", "test"})
@@ -112,7 +95,7 @@ TEST(Warnings, NameAMeanOfSamplesThatAreNoPixels) {
   };
   EXPECT_THAT(of_csv(", mean: [72], std: [2]"),
               testing::ElementsAre(
-                  HasSubstr("no effect: only uint8 images are normalised, not samples of f32")));
+                  HasSubstr("no effect: only u8 images are normalised, not samples of f32")));
   EXPECT_THAT(of_csv(""), testing::IsEmpty());
   EXPECT_THAT(of_csv(", mean: []"), testing::IsEmpty());
 }
