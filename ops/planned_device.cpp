@@ -58,10 +58,12 @@ std::size_t bytes(const Shape& shape, DType dtype) {
   const std::int64_t samples = planned().samples(shape[0]);
   return static_cast<std::size_t>(shape.element_count() / shape[0] * samples) * size_of(dtype);
 }
-/// Of a factor in the type that is multiplied, if it has another.
+/// Of a factor in the type and the layout that are multiplied, if it has others.
 std::size_t copied(const Tensor& factor) {
   const DType type = factor_type(factor.dtype());
-  return type == factor.dtype() ? 0 : bytes(factor.shape(), type);
+  const bool reordered = factor.shape().rank() == 4 && factor.layout() != Layout::nhwc &&
+                         uses_tensor_cores(gpu_stream(), type);
+  return type == factor.dtype() && !reordered ? 0 : bytes(factor.shape(), type);
 }
 void clear(Tensor& weight_grad, Tensor& bias_grad) {
   for (Tensor* made : {&weight_grad, &bias_grad})
@@ -265,6 +267,8 @@ const Backend& planned_backend() {
       return *allocator;
     };
     made.kernels = table_of;
+    made.multiplies = [](DType products) { return products == DType::f32 || is_narrow(products); };
+    made.has_tf32 = true;
     made.take_scratch_peak = [](std::int16_t) {
       return std::max(std::exchange(planned().peak, 0), product_bytes);
     };

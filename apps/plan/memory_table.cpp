@@ -78,8 +78,9 @@ void print_fit(const PlannedRun& run, std::size_t needed) {
   const std::size_t with_context = needed + assumed_context_bytes;
   print_out("{} has {}, of which CUDA itself takes {} (assumed):\n", gpu.title, bytes_text(memory),
             bytes_text(assumed_context_bytes));
+  const std::string_view without = gpu.without_cudnn.empty() ? "" : "without cuDNN's workspaces, ";
   if (with_context <= memory)
-    print_out("the run fits, and {} remain\n", bytes_text(memory - with_context));
+    print_out("{}the run fits, and {} remain\n", without, bytes_text(memory - with_context));
   else
     print_out("the run does not fit: {} are missing\n  try: {}\n",
               bytes_text(with_context - memory), what_to_lower(run, memory, with_context - memory));
@@ -92,7 +93,7 @@ void print_memory(const PlannedRun& run) {
     const std::size_t needed = print_parts(run, Place::device, " of the GPU");
     print_fit(run, needed);
     if (!run.gpu->without_cudnn.empty())
-      print_out("cuDNN's workspaces, up to 2 GiB each, are not counted: {}\n",
+      print_out("cuDNN's workspaces, up to 2 GiB for each stage, are not counted: {}\n",
                 run.gpu->without_cudnn);
   }
   print_parts(run, Place::cpu, run.gpu ? " of the CPU" : "");

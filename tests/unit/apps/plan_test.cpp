@@ -210,7 +210,8 @@ TEST_F(Plan, BoundsTheMemoryOfAGpuThatNeedNotBeThere) {
   EXPECT_THAT(of_gpu,
               AllOf(HasSubstr("\n  stage 1 state "), HasSubstr("\n  reducer 0 "),
                     HasSubstr("\nNVIDIA A100-SXM4-80GB has 80.0 GiB, of which CUDA itself takes "
-                              "1.0 GiB (assumed):\nthe run fits, and 78.9 GiB remain\n"),
+                              "1.0 GiB (assumed):\nwithout cuDNN's workspaces, the run fits, and "
+                              "78.9 GiB remain\n"),
                     Not(HasSubstr("data set"))));
   EXPECT_THAT(planned.out.substr(cpu),
               AllOf(HasSubstr("\n  data set "), HasSubstr("\n  checkpoint, being written "),
@@ -258,6 +259,15 @@ TEST_F(Plan, CountsTheMemoryOfCudaGraphsOnAGpuOnly) {
   const Ran on_cpu = planned("cpu");
   EXPECT_EQ(on_cpu.code, exit_done) << on_cpu.error;
   EXPECT_THAT(on_cpu.out, Not(HasSubstr("CUDA graphs")));
+}
+
+// A batch norm over few samples is a warning, for which the model is made as the run makes it.
+TEST_F(Plan, BoundsTheMemoryOfSmallMicroBatchesInAnyPrecision) {
+  for (const char* precision : {"precision=bf16-mixed", "precision=16-mixed", "precision=64-true",
+                                "conv_precision=tf32", "matmul_precision=tf32"}) {
+    const Ran planned = plan({"--device", "h100", "-r", precision, "-r", "train.micro_batches=16"});
+    EXPECT_EQ(planned.code, exit_done) << precision << planned.error;
+  }
 }
 
 TEST_F(Plan, RefusesTensorsOfAGpuThatWouldLeaveTheirProcessAsTrainDoes) {

@@ -74,6 +74,51 @@ TEST(PlannedDevice, HoldsTensorsOfItsOwnInTheShapesOfTheModel) {
   EXPECT_EQ(allocator.counters().in_use_bytes, before);
 }
 
+/// The working memory of a convolution with these products, forward, of inputs and of weights, in
+/// units of an image of f32. cuDNN takes none.
+std::vector<double> scratch_of_a_convolution(PlannedDeviceOptions options, Layout layout) {
+  options.title = "a GPU";
+  options.workspace_bytes = [](const auto&) { return std::size_t{0}; };
+  options.samples_factor = 65'536;
+  const Stream stream{.device = planned_device(options)};
+  const ConvolutionOptions one{.in_channels = 16, .out_channels = 16, .kernel_h = 1, .kernel_w = 1};
+  const Tensor weight = zeros(stream, {16, 16, 1, 1}, DType::f32),
+               bias = zeros(stream, {16}, DType::f32);
+  const Tensor x = Tensor::empty({1, 16, 8, 8}, DType::f32, stream.device, layout);
+  Tensor weight_grad = zeros(stream, weight.shape(), DType::f32), bias_grad;
+  const auto kernel = kernels(stream.device, DType::f32).convolution(one);
+  std::vector<double> images;
+  const auto note = [&] {
+    images.push_back(static_cast<double>(backend(stream.device).take_scratch_peak(0)) /
+                     static_cast<double>(x.bytes() * 65'536));
+  };
+  kernel->use_weights(stream, weight, bias, 1);
+  (void)kernel->forward(stream, x);
+  note();
+  (void)kernel->input_gradient(stream, x, x.shape(), layout);
+  note();
+  kernel->weight_gradient(stream, x, x, weight_grad, bias_grad);
+  note();
+  return images;
+}
+
+// Forward: x in 16 bits, and y in f32 without and with the bias. Gradients are copied back from the
+// layout that is multiplied.
+TEST(PlannedDevice, CountsWhatConvolutionsCopy) {
+  using ::testing::DoubleNear;
+  const auto are = [](double forward, double inputs, double weights) {
+    return ElementsAre(DoubleNear(forward, 0.01), DoubleNear(inputs, 0.01),
+                       DoubleNear(weights, 0.01));
+  };
+  for (const DType products : {DType::bf16, DType::f16})
+    for (const Layout layout : {Layout::row_major, Layout::nhwc})
+      EXPECT_THAT(scratch_of_a_convolution({.products = products}, layout), are(2.5, 1, 1));
+  const PlannedDeviceOptions tf32{.conv_tf32 = true};
+  EXPECT_THAT(scratch_of_a_convolution(tf32, Layout::row_major), are(1, 2, 2));
+  constexpr double least = 0.125;  // the 32 MiB of a matrix product
+  EXPECT_THAT(scratch_of_a_convolution(tf32, Layout::nhwc), are(least, 1, least));
+}
+
 // Scores are in f32 though the factors have 16 bits: at most 2^25 at a time, and twice as many when
 // there are gradients.
 TEST(PlannedDevice, CountsTheScoresOfAttentionsInTheTypeThatIsComputedWith) {
