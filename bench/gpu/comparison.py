@@ -73,14 +73,14 @@ def line(who, found, note=""):
             "a kernel runs": f"{found['busy']:.0%}" if "busy" in found else "", "note": note}
 
 
-def verdict(value, bar):
-    return f"bar {bar:,}: {'met' if value >= bar else 'missed'}"
+def verdict(value, target):
+    return f"target {target:,}: {'met' if value >= target else 'missed'}"
 
 
 def peers(call, row, work, ours, lines):
     """Each mode of PyTorch; what was measured."""
     found = {}
-    for mode, bar in row.bars.items():
+    for mode, target in row.targets.items():
         try:
             theirs = ask_peer(call, work, row.precision, mode, seconds=6,
                               dropout=0.01 if dropout_of(work, 0) else 0.0)
@@ -91,7 +91,7 @@ def peers(call, row, work, ours, lines):
         note = ""
         if ours:
             ratio = ours["images_per_second"] / theirs["images_per_second"]
-            note = f"Troupe is {ratio:.2f} x" + (f"; {verdict(ratio, bar)}" if bar else "")
+            note = f"Troupe is {ratio:.2f} x" + (f"; {verdict(ratio, target)}" if target else "")
         lines.append(line(f"PyTorch, {mode}", theirs, note))
     return found
 

@@ -3,6 +3,7 @@ killed loses the step that it was in."""
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -21,12 +22,22 @@ class Results:
     def __init__(self, folder, resume, note=""):
         self.folder = Path(folder)
         self.note = note
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "logs").mkdir(exist_ok=True)
         self.path = self.folder / "results.json"
-        self.steps = {}
-        if resume and self.path.exists():
-            self.steps = json.loads(self.path.read_text())["steps"]
+        try:
+            (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+            self.steps = self.read() if resume and self.path.exists() else {}
+        except OSError as error:
+            sys.exit(f"first_light: error: {error.filename}: {error.strerror}")
+
+    def read(self):
+        """The steps of an earlier call."""
+        try:
+            steps = json.loads(self.path.read_text())["steps"]
+            if all(step["status"] in MARKS and "seconds" in step for step in steps.values()):
+                return steps
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass
+        sys.exit(f"first_light: error: {self.path} is damaged; name another folder, or leave --resume out")
 
     def log(self, name):
         return self.folder / "logs" / f"{name}.log"

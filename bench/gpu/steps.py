@@ -142,7 +142,7 @@ def sanitizer(call):
 
 
 def same_bits(call):
-    """One run twice, and divided otherwise."""
+    """One run twice, and in other forms."""
     work = TINY if call.place.emulator else ROWS[0].work
     trainings = call.trainings()
     steps = 2 if call.place.emulator else 20
@@ -176,6 +176,9 @@ def resumption(call):
         with subprocess.Popen(call.place.command(call.place.troupe, *words, killed), env=call.place.environment,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             while process.poll() is None and not list(killed.glob("checkpoints/step_*")):
+                if time.monotonic() > call.deadline:
+                    process.kill()
+                    raise subprocess.TimeoutExpired(process.args, call.left())
                 time.sleep(0.005)
             process.kill()
         if process.returncode == 0:
