@@ -29,15 +29,31 @@ std::vector<std::string> places() {
 }
 
 /// Never closed: its backend lives as long as the process.
-Result<void*> open_file() {
-  if (const char* named = std::getenv("TROUPE_CUDA_LIBRARY"); named && *named) {
-    if (void* library = dlopen(named, RTLD_NOW | RTLD_LOCAL)) return library;
-    return no_gpu(fmt::format("TROUPE_CUDA_LIBRARY={}: {}", named, dlerror()),
-                  "unset it, or name the library of this build");
-  }
+struct OpenedFile {
+  void* library;
+  std::string name;  ///< for errors
+};
+
+/// The file that TROUPE_CUDA_LIBRARY names. dlopen would wait for the other end of a pipe.
+Result<OpenedFile> open_named(const std::string& file) {
+  const std::string name = fmt::format("TROUPE_CUDA_LIBRARY={}", file);
+  std::error_code ignored;
+  const bool other =
+      std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored);
+  if (!other)
+    if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL))
+      return OpenedFile{library, name};
+  return no_gpu(fmt::format("{}: {}", name, other ? "it is not a file" : dlerror()),
+                "unset it, or name the library of this build");
+}
+
+Result<OpenedFile> open_file() {
+  if (const char* named = std::getenv("TROUPE_CUDA_LIBRARY"); named && *named)
+    return open_named(named);
   std::string reason;
   for (const std::string& place : places()) {
-    if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL))
+      return OpenedFile{library, place};
     reason = dlerror();
     if (place != library_name) return no_gpu(reason);  // it is there and cannot be opened
   }
@@ -47,17 +63,17 @@ Result<void*> open_file() {
 }
 
 Result<const GpuLibrary*> open_library() {
-  const Result<void*> file = open_file();
+  const Result<OpenedFile> file = open_file();
   if (!file) return file.error();
-  const auto version =
-      reinterpret_cast<const char* (*)()>(dlsym(file.value(), "troupe_cuda_version"));
+  const auto& [opened, name] = file.value();
+  const auto version = reinterpret_cast<const char* (*)()>(dlsym(opened, "troupe_cuda_version"));
   const auto library =
-      reinterpret_cast<const GpuLibrary* (*)()>(dlsym(file.value(), "troupe_cuda_library"));
-  if (!version) return no_gpu(fmt::format("{} is not Troupe's", library_name));
+      reinterpret_cast<const GpuLibrary* (*)()>(dlsym(opened, "troupe_cuda_library"));
+  if (!version) return no_gpu(fmt::format("{}: it is not {}", name, library_name));
   if (std::string_view(version()) != TROUPE_VERSION || !library)
-    return no_gpu(fmt::format("{} is of Troupe {}, this program of {}{}", library_name, version(),
+    return no_gpu(fmt::format("{} is of Troupe {}, this program of {}{}", name, version(),
                               TROUPE_VERSION, library ? "" : " and another build"),
-                  "build both together");
+                  "build both together: ./dev build --cuda");
   return library();
 }
 
@@ -91,8 +107,11 @@ std::string fit_driver(int runtime, int driver) {
   const char* least = runtime / 1000 == 12   ? " to 525 or later"
                       : runtime / 1000 == 13 ? " to 580 or later"
                                              : "";
-  return fmt::format("update the driver{}, or build with a toolkit of CUDA {}", least,
-                     driver / 1000);
+  constexpr int oldest_toolkit = 12;  // that Troupe can be built with
+  const int serves = driver / 1000;
+  return fmt::format(
+      "update the driver{}{}", least,
+      serves < oldest_toolkit ? "" : fmt::format(", or build with a toolkit of CUDA {}", serves));
 }
 
 Result<const GpuLibrary*> gpu_library() {

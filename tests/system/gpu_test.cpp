@@ -1,6 +1,7 @@
 // The command on a GPU: its code for GPUs on the emulator of tests/cuda.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -215,7 +216,7 @@ TEST_F(Gpu, ReportsItsUseInTrainCsvAndAtTheEnd) {
               AllOf(HasSubstr(",gpu_utilisation_percent,gpu_memory_mib,gpu_power_w,test_loss,"),
                     testing::ContainsRegex("\n1,.*,75,3072,250,")));
   const Outcome unseen = train("unseen");
-  EXPECT_THAT(unseen.out, HasSubstr("\nGPU: no data of its use: libnvidia-ml.so.1: "));
+  EXPECT_THAT(unseen.out, HasSubstr("\nGPU: no usage data: libnvidia-ml.so.1: "));
   EXPECT_THAT(csv("unseen"), testing::ContainsRegex("gpu_power_w,test_loss.*\n1,.*,,,,"));
   ASSERT_EQ(train("cpu", {"-r", "device=cpu"}).exit_code, 0);
   EXPECT_THAT(csv("cpu"), Not(HasSubstr("gpu")));
@@ -237,8 +238,19 @@ TEST_F(Gpu, PlansWithoutAnyLibraryForAGpuThatIsDescribed) {
   EXPECT_THAT(
       planned.out,
       AllOf(HasSubstr("NVIDIA GH200 480GB has 96.0 GiB"),
-            HasSubstr("cuDNN's workspaces, up to 2 GiB each, are not counted: no GPU can be used: "
-                      "TROUPE_CUDA_LIBRARY=/missing.so")));
+            HasSubstr("cuDNN's workspaces, up to 2 GiB for each stage, are not counted: no GPU "
+                      "can be used: TROUPE_CUDA_LIBRARY=/missing.so")));
+}
+
+TEST_F(Gpu, NamesAFileThatIsNoLibraryForGpus) {
+  ASSERT_EQ(::mkfifo((root_ / "pipe").c_str(), 0600), 0);
+  for (const auto& [file, reason] :
+       {std::pair((root_ / "pipe").string(), "it is not a file"),
+        std::pair(std::string("libc.so.6"), "it is not libtroupe_cuda.so")}) {
+    const Outcome outcome = with_library(file, {"train", "options.yaml", "-r", "device=cuda"});
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_THAT(outcome.error, HasSubstr("TROUPE_CUDA_LIBRARY=" + file + ": " + reason));
+  }
 }
 
 TEST_F(Gpu, PlansWithCudnnsWorkspacesWhereItIsBuiltIn) {
@@ -309,7 +321,7 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
                 "of a process is [0-9]+ MiB on cpu, and [0-9]+ MiB on cuda:0, "
                 "of it [0-9]+ MiB for "),
             HasSubstr("try: lower train.batch_size, raise train.micro_batches"),
-            HasSubstr("troupe plan options.yaml tells what takes how much")));
+            HasSubstr("troupe plan options.yaml lists the memory of each part")));
   const Outcome graphs = emulated({"CUDA_ON_CPU_DEVICE_BYTES=700000"},
                                   {"train", "options.yaml", "-o", "graphs", "-r",
                                    "parallel.pipeline=2", "-r", "cuda_graphs=true"});
@@ -377,7 +389,7 @@ checkpoint: {every_steps: 1}
     const Outcome lost = failing(failure, std::string("lost") + failure);
     EXPECT_NE(lost.exit_code, 0);
     EXPECT_THAT(lost.error, AllOf(HasSubstr("the GPU or its link may have failed"),
-                                  HasSubstr("look for an Xid in the log of the system"),
+                                  HasSubstr("look for Xid errors (dmesg, nvidia-smi -q)"),
                                   HasSubstr("--restart lost")));
   }
   const Outcome resumed =
