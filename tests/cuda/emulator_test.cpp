@@ -88,6 +88,7 @@ constexpr Planted mistakes[] = {
     {"blocks_write_the_same", blocks_write_the_same, "writes, not in order, what was written"},
     {"blocks_read_each_other", blocks_read_each_other, "not in order"},
     {"writes_what_is_read", writes_what_is_read, "not in order"},
+    {"writes_what_another_read", writes_what_another_read, "not in order"},
     {"reads_unwritten", reads_unwritten, "reads what nobody wrote"},
     {"reads_unwritten_shared", reads_unwritten_shared, "reads what nobody wrote: shared memory"},
     {"names_lanes_that_left", names_lanes_that_left, "names lanes of warp 0 that have ended"},

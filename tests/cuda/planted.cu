@@ -51,6 +51,12 @@ __global__ void move_down(float* y) {
   y[thread()] = next;
 }
 
+// The last of the readers writes.
+__global__ void write_what_all_read(float* y, float* x) {
+  x[thread()] = y[0];
+  if (thread() == 31) y[0] = 1;
+}
+
 __global__ void copy_shared(float* y) {
   __shared__ float tile[count];
   if (thread() < 8) tile[thread()] = 0;
@@ -149,6 +155,9 @@ void blocks_read_each_other(const Stream& stream, const PlantedArrays& a) {
 }
 void writes_what_is_read(const Stream& stream, const PlantedArrays& a) {
   Launch(stream, 1, count)(move_down, a.y);
+}
+void writes_what_another_read(const Stream& stream, const PlantedArrays& a) {
+  Launch(stream, 1, 32)(write_what_all_read, a.y, a.x);
 }
 void reads_unwritten(const Stream& stream, const PlantedArrays& a) {
   Launch(stream, 1, count)(shift, a.fresh, 0, a.y, 0);

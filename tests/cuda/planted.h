@@ -25,6 +25,7 @@ void writes_the_same(const Stream&, const PlantedArrays&);
 void blocks_write_the_same(const Stream&, const PlantedArrays&);
 void blocks_read_each_other(const Stream&, const PlantedArrays&);
 void writes_what_is_read(const Stream&, const PlantedArrays&);
+void writes_what_another_read(const Stream&, const PlantedArrays&);
 void reads_unwritten(const Stream&, const PlantedArrays&);
 void reads_unwritten_shared(const Stream&, const PlantedArrays&);
 void names_lanes_that_left(const Stream&, const PlantedArrays&);

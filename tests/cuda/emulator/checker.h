@@ -10,8 +10,8 @@ namespace cuda_on_cpu {
 
 enum class Mode : std::uint8_t { read, write, atomic };
 
-/// Compares accesses with earlier ones of the same memory: whether barriers, streams and events put
-/// them in order decides, not the order in which they happened to come. With the memory's lock.
+/// Compares accesses with earlier ones of the same memory: it reports a race if no barrier, stream
+/// or event orders the two, in whichever order they ran. With the memory's lock.
 class Checker {
  public:
   /// Accesses are those of this operation from now on.

@@ -14,17 +14,17 @@ enum class Pace : std::uint8_t {
 };
 
 struct EmulationOptions {
-  /// Draws which stream goes on, and the order of blocks and threads; 0: in their own order.
+  /// Draws which stream runs next, and the order of blocks and threads; 0: in their own order.
   std::uint64_t seed = 0;
   Pace pace = Pace::thread;
   /// Accesses of kernels are checked at each n-th place of 16 bytes: 1 for tests of kernels; a
-  /// larger number for whole runs, whose mistakes are those of whole tensors.
+  /// larger number saves time in whole runs, where a missing wait affects whole tensors.
   std::uintptr_t checked_places = 1;
   /// False: kernels, copies and fills do nothing and are not checked, and nobody reads memory that
   /// they would write. For counting what a run gives to a device that would take too long here.
   bool computes = true;
-  /// The n-th wait of a stream for an event does nothing, of the waits that put something in order
-  /// on a stream that has had kernels or copies; 0: none.
+  /// The n-th wait of a stream for an event does nothing; 0: none. Waits count if they put
+  /// something in order on a stream that has run kernels or copies.
   std::uint64_t left_out_wait = 0;
   bool refuses_graphs = false;  ///< no memory is left to make a graph ready
   // Of memory; what is allocated at the beginning counts.
@@ -56,7 +56,7 @@ struct Counts {
 class Emulation {
  public:
   explicit Emulation(const EmulationOptions& options);
-  /// Does all work that is left; if the device has failed, drops it and mends the device.
+  /// Does all work that is left; if the device has failed, drops it and resets the device.
   ~Emulation();
   Emulation(const Emulation&) = delete;
   Emulation& operator=(const Emulation&) = delete;
