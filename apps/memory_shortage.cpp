@@ -137,7 +137,7 @@ Error with_memory_bound(const Error& error, const PipelineOptions& pipeline,
   add(pipeline.cuda_graphs, "cuda_graphs", "cuda_graphs");
   add(pipeline.data.resident, "data.resident", "resident");  // the library's name of it
   return {error.code(), error.message() + bound_text(pipeline, error.message(), of_device),
-          fmt::format("{}; {} plan {} tells what takes how much", remedy, program_name(),
+          fmt::format("{}; {} plan {} lists the memory of each part", remedy, program_name(),
                       shell_word(options.string()))};
 }
 

@@ -78,8 +78,8 @@ void check_fits(const std::vector<Augment>& augment, const MixOptions& mix,
                 "indices cannot be mixed; set it to 0");
   if (samples.dtype != DType::u8 && !augment.empty())
     throw Error(ErrorCode::bad_options,
-                fmt::format("`augment` is set, but {} has no images of uint8", dataset),
-                "remove `augment` (arrays need uint8 of [channels, height, width])");
+                fmt::format("`augment` is set, but {} has no u8 images", dataset),
+                "remove `augment` (arrays need u8 of [channels, height, width])");
 }
 
 namespace {

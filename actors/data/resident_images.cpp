@@ -32,7 +32,7 @@ void check_resident(const TransformOptions& transform, const MixOptions& mix,
   if (samples.dtype != DType::u8 || samples.shape.rank() != 3)
     refuse(fmt::format("the samples of {} are {} of the shape {}", dataset, name_of(samples.dtype),
                        to_string(samples.shape)),
-           "set `resident` to false: only images of uint8, [channels, height, width], can lie on "
+           "set `resident` to false: only u8 images, [channels, height, width], can lie on "
            "the GPU");
   if (!std::ranges::all_of(transform.augment, only_moves_pixels))
     refuse("`augment` has more than flip, vertical_flip and crop",

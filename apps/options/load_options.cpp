@@ -219,7 +219,7 @@ void choose_classes(Options& options) {
 std::vector<std::string> unused_mean(const Options& options) {
   if (!options.samples || options.samples.value().samples.dtype == DType::u8) return {};
   return {
-      fmt::format("data.mean and data.std have no effect: only uint8 images are normalised, not "
+      fmt::format("data.mean and data.std have no effect: only u8 images are normalised, not "
                   "samples of {}",
                   name_of(options.samples.value().samples.dtype))};
 }

@@ -391,14 +391,14 @@ void add_data(OptionFields& fields, Options& o) {
        .synonyms = {"num_workers", "dataloader_num_workers"},
        .hints = {{"prefetch_factor",
                   "data.workers prepare micro-batches ahead by themselves: leave it out"}}}));
-  fields.push_back(field(
-      "data.resident", data.resident,
-      "keep the images in the memory of the GPU and augment them there, to the same bits; "
-      "only images of uint8 that the data set holds in memory, with no augmentation but flip, "
-      "vertical_flip and crop; not tried on a GPU yet",
-      {.synonyms = {"on_gpu", "on_device", "gpu_resident", "preload", "preload_to_gpu",
-                    "data_on_gpu", "to_gpu", "keep_on_gpu", "gpu_cache", "cache", "cache_on_gpu",
-                    "cache_on_device", "cache_images"}}));
+  fields.push_back(
+      field("data.resident", data.resident,
+            "keep the images in the memory of the GPU and augment them there, to the same bits; "
+            "only u8 images that the data set holds in memory, with no augmentation but flip, "
+            "vertical_flip and crop; not tried on a GPU yet",
+            {.synonyms = {"on_gpu", "on_device", "gpu_resident", "preload", "preload_to_gpu",
+                          "data_on_gpu", "to_gpu", "keep_on_gpu", "gpu_cache", "cache",
+                          "cache_on_gpu", "cache_on_device", "cache_images"}}));
   fields.push_back(
       field("data.limit", o.selection.limit, "maximum number of training samples; 0: all",
             {.at_least = 0,

@@ -70,13 +70,13 @@ Result<std::unique_ptr<GpuCounter>> open_nvml(const std::string& pci_bus_id,
       !find("nvmlDeviceGetHandleByPciBusId_v2", nvml.device_by_bus_id) ||
       !find("nvmlDeviceGetUtilizationRates", nvml.utilization) ||
       !find("nvmlDeviceGetMemoryInfo", nvml.memory) || !find("nvmlDeviceGetPowerUsage", nvml.power))
-    return unavailable(fmt::format("{} is not NVML as it is known: {}", library, dlerror()));
+    return unavailable(fmt::format("{} lacks a function of NVML: {}", library, dlerror()));
   NvmlDevice device = nullptr;
   NvmlReturn status = nvml.init();
   if (status == 0) status = nvml.device_by_bus_id(pci_bus_id.c_str(), &device);
   if (status != 0)
     return unavailable(
-        fmt::format("NVML does not open the GPU {}: {}", pci_bus_id, nvml.error_string(status)));
+        fmt::format("NVML cannot open the GPU {}: {}", pci_bus_id, nvml.error_string(status)));
   // Neither is ever closed: a thread may be in it when the process ends.
   return std::unique_ptr<GpuCounter>(std::make_unique<Counter>(nvml, device));
 }

@@ -117,14 +117,13 @@ void check(cudaError_t status, const char* operation, std::source_location where
     case cudaErrorAssert:
     case cudaErrorLaunchFailure:
     case cudaErrorLaunchTimeout:
-      throw context_lost(fmt::format("{} at {}:{}", what, where.file_name(), where.line()),
-                         "a kernel failed",
-                         "report it if it comes again: compute-sanitizer names the kernel");
-    default:
       throw context_lost(
-          what, "the GPU or its link may have failed",
-          "look for an Xid in the log of the system (dmesg) and at nvidia-smi -q, and take "
-          "another GPU or node");
+          fmt::format("{} at {}:{}", what, where.file_name(), where.line()), "a kernel failed",
+          "if it happens again, run with compute-sanitizer, which names the kernel, and "
+          "report what it says");
+    default:
+      throw context_lost(what, "the GPU or its link may have failed",
+                         "look for Xid errors (dmesg, nvidia-smi -q), and use another GPU or node");
   }
 }
 

@@ -115,10 +115,8 @@ Pinned::Pinned(std::size_t bytes) : data_(take_free(size_class(bytes))), bytes_(
     return;
   }
   cudaGetLastError();
-  throw OutOfMemory(
-      fmt::format("CUDA could not pin {} bytes of the CPU's memory", bytes_),
-      "give the process more memory of the host (ulimit -l, the limit of its job), or lower "
-      "`batch_size`");
+  throw OutOfMemory(fmt::format("CUDA could not pin {} bytes of the CPU's memory", bytes_),
+                    "give the process or its job more memory of the host, or lower `batch_size`");
 }
 
 Pinned::~Pinned() {

@@ -147,7 +147,8 @@ class Stream final : public UnrecoverableStream {
   void wait(const WorkPtr& work, Awaits what) override {
     const auto fence = std::dynamic_pointer_cast<Fence>(work);
     if (!fence)
-      throw Error(ErrorCode::internal, "a CUDA stream waits for a fence of no CUDA stream");
+      throw Error(ErrorCode::internal,
+                  "a CUDA stream cannot wait for a fence of another kind of stream");
     const std::lock_guard lock(mutex_);
     last_ = nullptr;
     if (what == Awaits::results) {

@@ -131,6 +131,8 @@ TEST(DoctorGpu, FlagsADriverThatIsTooOldForTheBuild) {
             "CUDA 12\n");
   machine.cuda->runtime = 12080;  // any driver of a major version serves all of it
   EXPECT_THAT(found(machine, on_gpu), IsEmpty());
+  machine.cuda->driver = 11080;  // no build is for CUDA 11
+  EXPECT_THAT(found(machine, on_gpu), HasSubstr("| update the driver to 525 or later\n"));
   machine.cuda->driver = 0;
   EXPECT_THAT(found(machine, on_gpu), HasSubstr("error no NVIDIA driver answers here"));
 }

@@ -47,9 +47,9 @@ TEST(Nvml, SaysWhyThereAreNoReadings) {
   };
   EXPECT_THAT(reason(bus_id, "libnone.so.1"), HasSubstr("libnone.so.1: cannot open"));
   EXPECT_THAT(reason(bus_id, "libm.so.6"),
-              AllOf(HasSubstr("libm.so.6 is not NVML"), HasSubstr("nvmlInit_v2")));
+              AllOf(HasSubstr("libm.so.6 lacks a function of NVML"), HasSubstr("nvmlInit_v2")));
   EXPECT_EQ(reason("00000000:02:00.0", TROUPE_FAKE_NVML),
-            "NVML does not open the GPU 00000000:02:00.0: Invalid Argument");
+            "NVML cannot open the GPU 00000000:02:00.0: Invalid Argument");
   const FakeMode mode("no_driver");
   EXPECT_THAT(reason(bus_id, TROUPE_FAKE_NVML), HasSubstr("Driver Not Loaded"));
 }
@@ -97,7 +97,7 @@ TEST(GpuMeter, TakesOneReadingBeforeItReturns) {
 TEST(GpuMeter, SaysWhyItHasNoReadings) {
   const GpuMeter meter(Error(ErrorCode::unsupported, "libnvidia-ml.so.1 is missing"));
   EXPECT_EQ(meter.latest().power_w, std::nullopt);
-  EXPECT_EQ(meter.summary_line(), "GPU: no data of its use: libnvidia-ml.so.1 is missing");
+  EXPECT_EQ(meter.summary_line(), "GPU: no usage data: libnvidia-ml.so.1 is missing");
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ TEST_F(Table, WithoutTestSamplesIsRefusedBeforeThereIsAFolder) {
   EXPECT_THAT(train().error, AllOf(HasSubstr("csv has no test samples"),
                                    HasSubstr("set data.test_fraction to 0.1")));
   EXPECT_THAT(train({"data.test_fraction=0.2", "data.augment=[flip]"}).error,
-              HasSubstr("data.augment is set, but csv has no images of uint8"));
+              HasSubstr("data.augment is set, but csv has no u8 images"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 

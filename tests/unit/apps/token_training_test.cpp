@@ -86,13 +86,13 @@ TEST_F(TokenTraining, NamesATokenThatTheEmbeddingLacks) {
 
 TEST_F(TokenTraining, RefusesWhatNeedsPixelsOrNumbers) {
   EXPECT_THAT(train("i8", {"-r", "data.augment=[flip]"}).error,
-              HasSubstr("data.augment is set, but npy has no images of uint8"));
+              HasSubstr("data.augment is set, but npy has no u8 images"));
   EXPECT_THAT(train("i8", {"-r", "data.mixup_alpha=0.2"}).error,
               HasSubstr("data.mixup_alpha is set, but the samples of npy are indices of i64"));
   EXPECT_THAT(train("i8", {"-r", "model.file=", "-r", "model.name=mlp"}).error,
               HasSubstr("mlp takes numbers, but the samples are indices of i64"));
   EXPECT_THAT(train("i8", {"-r", "data.mean=[0.5]"}).out,
-              HasSubstr("only uint8 images are normalised, not samples of i64"));
+              HasSubstr("only u8 images are normalised, not samples of i64"));
 }
 
 }  // namespace
