@@ -157,6 +157,18 @@ fe::HeurMode_t heuristic_for(const ConvolutionWork& work) {
   return work.tf32 && !of_weight ? fe::HeurMode_t::A : fe::HeurMode_t::B;
 }
 
+/// With the notes of the chosen plan, which the frontend tells derived classes only.
+class Graph final : public fe::graph::Graph {
+ public:
+  std::vector<std::string> notes() const {
+    std::vector<std::string> names;
+    for (const fe::NumericalNote_t note :
+         plans.numeric_notes.at(static_cast<std::size_t>(plans.candidate)))
+      names.push_back(nlohmann::json(note).get<std::string>());
+    return names;
+  }
+};
+
 class Plan final : public ConvolutionPlan {
  public:
   explicit Plan(const ConvolutionWork& work) : work_(work) {
@@ -179,6 +191,7 @@ class Plan final : public ConvolutionPlan {
   }
 
   std::size_t workspace_bytes() const override { return workspace_; }
+  std::vector<std::string> notes() const override { return graph_.notes(); }
   bool adds_bias() const override { return work_.bias; }
   void run(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
            const Tensor& y) override {
@@ -239,7 +252,7 @@ class Plan final : public ConvolutionPlan {
   }
 
   ConvolutionWork work_;  ///< with a bias if the plan adds one
-  fe::graph::Graph graph_;
+  Graph graph_;
   std::size_t workspace_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ops/described_device.h"
 #include "ops/kernels.h"
@@ -31,6 +32,8 @@ class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
   virtual std::size_t workspace_bytes() const = 0;
+  /// cuDNN's numerical notes of the plan, such as "TENSOR_CORE".
+  virtual std::vector<std::string> notes() const = 0;
   /// Whether forward adds the bias of a work that has one: not if cuDNN has no such plan.
   virtual bool adds_bias() const = 0;
   /// `x`, `y` are images or their gradients, `weight` the weight or its gradient, all in the plan's

@@ -26,6 +26,7 @@ class EmulatedPlan final : public cuda::ConvolutionPlan {
       : work_(std::move(work)), adds_bias_(planned->adds_bias) {}
 
   std::size_t workspace_bytes() const override { return 0; }
+  std::vector<std::string> notes() const override { return {}; }
   bool adds_bias() const override { return adds_bias_; }
   void run(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
            const Tensor& y) override {

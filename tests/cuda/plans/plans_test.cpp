@@ -2,10 +2,11 @@
 // to be there, and nothing runs. Each model prints what it found.
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <iostream>
+#include <set>
 
 #include "model_convolutions.h"
 #include "ops/cuda/dnn.h"
@@ -15,6 +16,8 @@ namespace troupe::testing {
 namespace {
 
 using cuda::ConvolutionPass;
+using ::testing::Contains;
+using ::testing::Not;
 
 struct Case {
   std::string_view device, name;
@@ -71,6 +74,7 @@ struct Answers {
   std::size_t largest = 0;  ///< workspace, in bytes
   std::string largest_of;
   std::vector<std::string> refused;
+  std::set<std::string> notes;  ///< of all plans
 };
 
 Answers ask(const Case& c, const Arithmetic& arithmetic, Layout layout) {
@@ -87,6 +91,7 @@ Answers ask(const Case& c, const Arithmetic& arithmetic, Layout layout) {
       continue;
     }
     ++answers.planned;
+    for (const std::string& note : plan->notes()) answers.notes.insert(note);
     if (plan->workspace_bytes() < answers.largest) continue;
     answers.largest = plan->workspace_bytes();
     answers.largest_of = text;
@@ -108,6 +113,13 @@ TEST_P(CudnnPlans, AreDeterministicForEveryConvolution) {
       for (const std::string& text : answers.refused) std::cout << "  refused: " << text << "\n";
       EXPECT_GT(answers.planned, 0);
       EXPECT_TRUE(answers.refused.empty());
+      EXPECT_THAT(answers.notes, Not(Contains("NONDETERMINISTIC")));
+      EXPECT_THAT(answers.notes, Not(Contains("DOWN_CONVERT_INPUTS")));
+      const bool rounds = arithmetic.tf32 || arithmetic.factors != DType::f32;
+      EXPECT_EQ(answers.notes.contains("TENSOR_CORE"), rounds);
+      if (rounds)
+        for (const char* note : {"REDUCED_PRECISION_REDUCTION", "WINOGRAD", "FFT"})
+          EXPECT_THAT(answers.notes, Not(Contains(note)));
     }
 }
 
