@@ -167,6 +167,9 @@ class Voter : public Actor {
     last_ = commit.last;
   }
 
+ protected:
+  void begin_at(std::uint32_t step) { voted_ = committed_ = step; }
+
  private:
   std::shared_ptr<std::vector<std::uint32_t>> commits_;
   std::uint32_t voted_ = 0, committed_ = 0;
@@ -212,6 +215,35 @@ TEST(Fence, LetsVotesGoAtOnceWhereAFailureEndsTheRunAndEndsItAfterTheLastFence) 
                               Error(ErrorCode::io, "the device is lost"));
       },
       ::testing::ThrowsMessage<Error>(HasSubstr("the device is lost")));
+}
+
+/// Goes on after the last committed step.
+class RestoredVoter : public Voter {
+ public:
+  using Voter::Voter;
+  void restore(const CommittedState&, std::uint32_t steps) override { begin_at(steps); }
+};
+
+// Its vote went at once, so the weights that it restores may not be complete.
+TEST(Fence, LetsTheStreamOfAReplacementWaitForTheStateThatWasVotedFor) {
+  const auto stream = std::make_shared<ManualUnrecoverableStream>();
+  const auto commits = std::make_shared<std::vector<std::uint32_t>>();
+  Graph graph;
+  graph.add<OnStream<RestoredVoter, ManualUnrecoverableStream>>("voter", stream, commits);
+  int awaited_before_any_passed = -1, failures = 0;
+  RunOptions options;
+  options.on_failure = [&](const FailureReport&) { ++failures; };
+  options.steps.count = 3;
+  options.faults = {{.actor = "voter", .step = 1, .micro_batch = 0}};
+  run_by_hand(
+      graph,
+      [&] {
+        if (awaited_before_any_passed < 0) awaited_before_any_passed = stream->awaited;
+        return stream->pass();
+      },
+      options);
+  EXPECT_EQ(failures, 1);
+  EXPECT_EQ(awaited_before_any_passed, 1);
 }
 
 /// Sends a number, then votes for the step before it has left.
