@@ -15,6 +15,10 @@ Stage::Stage(StageOptions options)
     : options_(std::move(options)), stream_(options_.program.stream) {
   options_.optimizer.check();
   check(options_.rate);
+  if (options_.schedule.credits == 0)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("the schedule of stage {} has 0 credits", options_.stage),
+                "give at least 1: so many micro-batches may be between forward and backward");
   if (options_.staleness > 0 && !options_.micro_batches)
     throw Error(ErrorCode::bad_options,
                 "a stage with staleness lacks the number of micro-batches of a step",

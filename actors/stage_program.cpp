@@ -118,6 +118,11 @@ ProgramFactory network_program(NetworkProgramOptions options) {
     const std::size_t blocks = options.model.make(options.samples, options.dtype).blocks.size();
     const BlockRange range = options.blocks.empty() ? BlockRange{} : options.blocks.front();
     part = ModelPart{range.within(blocks), blocks};
+    if (part->blocks.first >= part->blocks.last || part->blocks.last > blocks)
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("a stage has the blocks [{}, {}) of a model with {} blocks",
+                              part->blocks.first, part->blocks.last, blocks),
+                  fmt::format("give a part of [0, {})", blocks));
   }
   const std::size_t buckets =
       std::max({options.buckets.size(), options.blocks.size(), std::size_t{1}});

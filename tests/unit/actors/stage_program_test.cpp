@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "actors/stage.h"
 #include "ops/models/models.h"
 #include "ops/optim/sgd.h"
 #include "runtime/error.h"
@@ -149,6 +150,20 @@ TEST(NetworkProgram, RefusesRangesThatOverlapOrLeaveTheModel) {
   for (const auto& ranges : std::vector<std::vector<BlockRange>>{
            {{0, 4}, {3, 6}}, {{5, 6}, {0, 1}}, {{0, 4}, {4, 4}}, {{0, 13}}, {{2, 1}}})
     EXPECT_THROW(program_of(ranges, {}), Error) << ranges.size() << " ranges";
+}
+
+TEST(StageProgram, RefusesBlocksThatTheModelDoesNotHave) {
+  for (const BlockRange& range : {BlockRange{2, 99}, {99, SIZE_MAX}, {3, 3}, {4, 2}})
+    EXPECT_THAT([&] { program_of({range}, {}); },
+                ::testing::ThrowsMessage<Error>(
+                    ::testing::ContainsRegex("has the blocks .* of a model with 12 blocks")))
+        << range.first;
+}
+
+TEST(StageProgram, RefusesAScheduleWithoutCredits) {
+  EXPECT_THAT([] { Stage({.schedule = {.credits = 0}, .stage = 2}); },
+              ::testing::ThrowsMessage<Error>(
+                  ::testing::HasSubstr("the schedule of stage 2 has 0 credits")));
 }
 
 }  // namespace
