@@ -94,10 +94,11 @@ std::int64_t choose_processes(const JobLayout& layout, const JobRequest& request
 
 // Like the next check, as the doctor does, but before the job waits in a queue.
 void check_demanded_gpu(const JobLayout& layout, const JobRequest& request) {
-  if (!request.demands_gpu || layout.computes_on_gpu()) return;
-  if (!request.computes_on_gpus)
-    refuse("device is cuda, but this troupe is built without CUDA",
-           "build it with ./dev build --cuda, or -r device=cpu");
+  if (!request.demands_gpu) return;
+  if (!request.container.empty())
+    refuse("device is cuda, but the image of a container is built without CUDA",
+           "leave --container out, or -r device=cpu");
+  if (layout.computes_on_gpu()) return;
   if (!layout.profile.has_cuda_gpus())
     refuse(fmt::format("device is cuda, but {} has no NVIDIA GPUs", layout.profile.title),
            "-r device=cpu");
@@ -187,12 +188,18 @@ std::int64_t busy_cores(const JobLayout& layout, const JobShape& shape) {
 void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& shape) {
   const Profile& profile = layout.profile;
   auto& notes = layout.notes;
-  constexpr std::string_view why_on_cpu =
-      built_with_cuda ? "device is cpu" : "this troupe is built without CUDA";
+  const std::string_view why_on_cpu = !request.container.empty()
+                                          ? "the image of a container is built without CUDA"
+                                      : built_with_cuda ? "device is cpu"
+                                                        : "this troupe is built without CUDA";
   if (!profile.closed.empty())
     notes.push_back(fmt::format("{} is closed {}", profile.title, profile.closed));
   if (!layout.partition.note.empty())
     notes.push_back(fmt::format("partition {}: {}", layout.partition.name, layout.partition.note));
+  if (request.demands_gpu && !built_with_cuda)
+    notes.emplace_back(
+        "this troupe is built without CUDA: build the one that the job runs with ./dev build "
+        "--cuda");
   if (layout.gpus > 0 && !layout.kind.gpu_cuda)
     notes.push_back(
         fmt::format("Troupe has no kernels for {}: the {} of a node stay idle; "

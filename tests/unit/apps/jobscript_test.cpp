@@ -196,15 +196,19 @@ TEST_F(Jobscript, RefusesARunThatDemandsAGpuWhereItWouldGetNone) {
   JobRequest wanted = request_on_gpus(1);
   wanted.demands_gpu = true;
   EXPECT_EQ(plan("small", wanted), "no error");
+  EXPECT_EQ(script("small", wanted, shape(1, 1)).find("job runs with ./dev build --cuda") ==
+                std::string::npos,
+            built_with_cuda);
   EXPECT_THAT(plan("amd", wanted), HasSubstr("has no NVIDIA GPUs | -r device=cpu"));
   wanted.gpus_per_node = 0;
   EXPECT_EQ(plan("small", wanted),
             "device is cuda, but the job has no GPUs | --gpus-per-node 1, or -r device=cpu");
-  JobRequest without = request(1, hours(1));
-  without.demands_gpu = true;
-  EXPECT_EQ(plan("small", without),
-            "device is cuda, but this troupe is built without CUDA | build it with ./dev build "
-            "--cuda, or -r device=cpu");
+  JobRequest image = request(1, hours(1));
+  image.demands_gpu = true;
+  image.container = "apptainer";
+  EXPECT_EQ(plan("small", image),
+            "device is cuda, but the image of a container is built without CUDA | leave "
+            "--container out, or -r device=cpu");
 }
 
 TEST_F(Jobscript, AsksForAsManyIdleGpusAsThereAreProcesses) {
