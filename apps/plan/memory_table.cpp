@@ -15,7 +15,7 @@ namespace {
 using Place = MemoryBound::Place;
 
 // Of the driver and of CUDA's libraries, in the memory of the GPU.
-constexpr std::size_t assumed_context_bytes = std::size_t{1} << 30;
+constexpr std::size_t assumed_context_bytes = std::size_t{3} << 29;
 
 /// The parts of the process that needs the most there. Returns their sum.
 std::size_t print_parts(const PlannedRun& run, Place place, std::string_view of) {
@@ -76,7 +76,7 @@ void print_fit(const PlannedRun& run, std::size_t needed) {
   if (gpu.memory_bytes <= 0) return;
   const auto memory = static_cast<std::size_t>(gpu.memory_bytes);
   const std::size_t with_context = needed + assumed_context_bytes;
-  print_out("{} has {}, of which CUDA itself takes {} (assumed):\n", gpu.title, bytes_text(memory),
+  print_out("{} has {}, of which the driver and CUDA take {} (assumed):\n", gpu.title, bytes_text(memory),
             bytes_text(assumed_context_bytes));
   const std::string_view without = gpu.without_cudnn.empty() ? "" : "without cuDNN's workspaces, ";
   if (with_context <= memory)
