@@ -1,6 +1,7 @@
 """What was found, written after every step as results.json and results.md, so that a run that is
 killed loses the step that it was in."""
 
+import fcntl
 import json
 import os
 import sys
@@ -25,7 +26,11 @@ class Results:
         self.path = self.folder / "results.json"
         try:
             (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+            self.lock = open(self.folder / ".lock", "w")  # to the end of the process
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.steps = self.read() if resume and self.path.exists() else {}
+        except BlockingIOError:
+            sys.exit(f"first_light: error: another first_light uses {self.folder}; name another folder")
         except OSError as error:
             sys.exit(f"first_light: error: {error.filename}: {error.strerror}")
 

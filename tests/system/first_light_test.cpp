@@ -1,7 +1,9 @@
 // bench/gpu: the command for a machine with a GPU and its predictions, as far as they run without
 // one.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -92,6 +94,16 @@ TEST_F(FirstLight, RefusesAFolderThatItCannotUse) {
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_THAT(outcome.error, HasSubstr("results.json is damaged; name another folder"));
   }
+}
+
+TEST_F(FirstLight, RefusesAFolderThatAnotherOneUses) {
+  fs::create_directories(root_ / "found/logs");
+  const int lock = ::open((root_ / "found/.lock").c_str(), O_CREAT | O_RDWR, 0600);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  const Outcome outcome = python("first_light", {"--emulator", "found"});
+  ::close(lock);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.error, HasSubstr("another first_light uses found; name another folder"));
 }
 
 TEST_F(FirstLight, TakesNoOtherLimitThanANumber) {
