@@ -73,7 +73,7 @@ Result<const GpuLibrary*> open_library() {
   if (std::string_view(version()) != TROUPE_VERSION || !library)
     return no_gpu(fmt::format("{} is of Troupe {}, this program of {}{}", name, version(),
                               TROUPE_VERSION, library ? "" : " and another build"),
-                  "build both together: ./dev build --cuda");
+                  "build both together");
   return library();
 }
 

@@ -122,10 +122,14 @@ std::vector<std::string> uneven_batches(const PipelineOptions& pipeline) {
 /// What has no effect on the CPU, and why it computes in place of a GPU.
 std::vector<std::string> device_warnings(const Options& options, const PipelineOptions& pipeline) {
   std::vector<std::string> sentences;
-  if (pipeline.data.resident && !has_resident_images(pipeline))
-    sentences.emplace_back("data.resident has no effect: the CPU computes");
-  if (pipeline.cuda_graphs && pipeline.stream.device == Device::cpu())
-    sentences.emplace_back("cuda_graphs has no effect: the CPU computes");
+  const auto has_no_effect = [&](std::string_view option) {
+    const auto gpu = find_gpu();
+    const bool told = options.device == DeviceChoice::automatic && !gpu;
+    sentences.push_back(fmt::format("{} has no effect: the CPU computes{}", option,
+                                    told ? fmt::format(" ({})", gpu.error().message()) : ""));
+  };
+  if (pipeline.data.resident && !has_resident_images(pipeline)) has_no_effect("data.resident");
+  if (pipeline.cuda_graphs && pipeline.stream.device == Device::cpu()) has_no_effect("cuda_graphs");
   if (options.device == DeviceChoice::automatic && pipeline.processes > 1) {
     if (const auto library = gpu_library(); library && !library.value()->survey().gpus.empty())
       sentences.emplace_back(

@@ -3,6 +3,8 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -195,7 +197,8 @@ OptionTree read_yaml(const std::filesystem::path& path, const std::string& remed
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw Error(ErrorCode::bad_options,
-                fmt::format("{}: cannot be opened for reading", path.string()), remedy);
+                fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno)),
+                remedy);
   std::string text(max_options_bytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad())
