@@ -76,8 +76,8 @@ void print_fit(const PlannedRun& run, std::size_t needed) {
   if (gpu.memory_bytes <= 0) return;
   const auto memory = static_cast<std::size_t>(gpu.memory_bytes);
   const std::size_t with_context = needed + assumed_context_bytes;
-  print_out("{} has {}, of which the driver and CUDA take {} (assumed):\n", gpu.title, bytes_text(memory),
-            bytes_text(assumed_context_bytes));
+  print_out("{} has {}, of which the driver and CUDA take {} (assumed):\n", gpu.title,
+            bytes_text(memory), bytes_text(assumed_context_bytes));
   const std::string_view without = gpu.without_cudnn.empty() ? "" : "without cuDNN's workspaces, ";
   if (with_context <= memory)
     print_out("{}the run fits, and {} remain\n", without, bytes_text(memory - with_context));

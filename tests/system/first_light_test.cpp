@@ -81,6 +81,27 @@ TEST_F(FirstLight, SaysThatTimeIsUp) {
   EXPECT_THAT(outcome.out, HasSubstr("--resume continues"));
 }
 
+// Trainings that end with another digest each time.
+TEST_F(FirstLight, FailsWhereBitsDiffer) {
+  const Outcome outcome = run_process(
+      {"/usr/bin/env", "PYTHONDONTWRITEBYTECODE=1",
+       "PYTHONPATH=" + std::string(TROUPE_SOURCE_DIR) + "/bench/gpu", "python3", "-c", R"(
+from types import SimpleNamespace
+import steps
+class Trainings:
+    digests = 0
+    def train(self, *words, **options): pass
+    def digest(self, folder):
+        self.digests += 1
+        return f"{self.digests:016}"
+call = SimpleNamespace(place=SimpleNamespace(emulator=True), trainings=Trainings)
+print(steps.same_bits(call)["failed"]))"},
+      root_.string());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(outcome.out,
+            "['again', 'two stages', 'two replicas', 'CUDA graphs', 'resident images']\n");
+}
+
 TEST_F(FirstLight, RefusesAFolderThatItCannotUse) {
   std::ofstream(root_ / "file") << "words";
   const Outcome file = python("first_light", {"--emulator", "file"});
