@@ -25,9 +25,18 @@ void BlockUses::use(const void* block, DeviceStream& stream) {
     // Other streams get what this one writes: they come after it, and so after these too.
     before = std::exchange(uses.before, {});
   }
-  for (const Before& one : before) {
-    if (one.stream.get() == &stream) continue;
-    if (const WorkPtr fence = one.stream->fence_after(one.mark)) stream.wait(fence, Awaits::memory);
+  auto next = before.begin();
+  try {
+    for (; next != before.end(); ++next) {
+      if (next->stream.get() == &stream) continue;
+      if (const WorkPtr fence = next->stream->fence_after(next->mark))
+        stream.wait(fence, Awaits::memory);
+    }
+  } catch (...) {  // who uses the block next waits for the others
+    const std::lock_guard lock(mutex_);
+    std::vector<Before>& left = blocks_[block].before;
+    left.insert(left.end(), next, before.end());
+    throw;
   }
 }
 

@@ -152,7 +152,7 @@ TEST(CachingAllocator, OfADeviceIsThatOfItsBackend) {
   EXPECT_EQ(&CachingAllocator::of({&backend, 1}), &allocators[1]);
 }
 
-class CountingStream final : public DeviceStream {
+class CountingStream : public DeviceStream {
  public:
   using DeviceStream::DeviceStream;
   WorkPtr record() override { return std::make_shared<Work>(); }
@@ -189,6 +189,33 @@ TEST(CachingAllocator, ForgetsTheUsesOfABlockBeforeOthersCanHaveIt) {
   const auto next = std::make_shared<CountingStream>(Device::cpu());
   BusyDevice::uses().use(block, *next);
   EXPECT_EQ(next->waits, 1) << "its use was forgotten";
+}
+
+/// Cannot wait the first time.
+class FailingStream final : public CountingStream {
+ public:
+  using CountingStream::CountingStream;
+  void wait(const WorkPtr& fence, Awaits what) override {
+    if (!std::exchange(failed_, true)) throw Error(ErrorCode::unsupported, "no wait");
+    CountingStream::wait(fence, what);
+  }
+
+ private:
+  bool failed_ = false;
+};
+
+TEST(BlockUses, LoseNoWaitToAnError) {
+  BlockUses uses;
+  const auto first = std::make_shared<CountingStream>(Device::cpu()),
+             second = std::make_shared<CountingStream>(Device::cpu());
+  const auto next = std::make_shared<FailingStream>(Device::cpu());
+  int block = 0;
+  uses.use(&block, *first);
+  uses.use(&block, *second);
+  uses.freed(&block);
+  EXPECT_THROW(uses.use(&block, *next), Error);
+  uses.use(&block, *next);
+  EXPECT_EQ(next->waits, 2);
 }
 
 TEST(AllocationScope, ServesTheTensorsThatItsThreadMakesMeanwhile) {
