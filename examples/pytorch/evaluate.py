@@ -15,6 +15,8 @@ def idx(name, header):
         return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
 
 
+if len(sys.argv) not in (2, 3) or not sys.argv[1].endswith(".safetensors"):
+    sys.exit(__doc__)
 file, folder = (sys.argv[1:] + ["/usr/share/datasets/fashion-mnist"])[:2]
 images, labels = idx("images-idx3", 16).view(-1, 1, 28, 28), idx("labels-idx1", 8)
 model = WideResNet().eval()
