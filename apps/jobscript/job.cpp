@@ -95,9 +95,9 @@ std::int64_t choose_processes(const JobLayout& layout, const JobRequest& request
 // Like the next check, as the doctor does, but before the job waits in a queue.
 void check_demanded_gpu(const JobLayout& layout, const JobRequest& request) {
   if (!request.demands_gpu) return;
-  if (!request.container.empty())
-    refuse("device is cuda, but the image of a container is built without CUDA",
-           "leave --container out, or -r device=cpu");
+  if (request.takes_described_image())
+    refuse("device is cuda, but the image that --container describes has no CUDA",
+           "name one that has it by --image, or -r device=cpu");
   if (layout.computes_on_gpu()) return;
   if (!layout.profile.has_cuda_gpus())
     refuse(fmt::format("device is cuda, but {} has no NVIDIA GPUs", layout.profile.title),
@@ -188,8 +188,8 @@ std::int64_t busy_cores(const JobLayout& layout, const JobShape& shape) {
 void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& shape) {
   const Profile& profile = layout.profile;
   auto& notes = layout.notes;
-  const std::string_view why_on_cpu = !request.container.empty()
-                                          ? "the image of a container is built without CUDA"
+  const std::string_view why_on_cpu = request.takes_described_image()
+                                          ? "the image that --container describes has no CUDA"
                                       : built_with_cuda ? "device is cpu"
                                                         : "this troupe is built without CUDA";
   if (!profile.closed.empty())

@@ -39,7 +39,9 @@ struct JobRequest {
       "srun";             ///< srun: a task is a process; launch: `troupe launch` starts them
   std::string container;  ///< edf, apptainer, podman or empty
   std::string image;      ///< of the container; empty: named after it, in `folder`
-  std::string folder;     ///< of the definition files, relative to where the job is submitted
+  /// Whether the job runs in the image that the definition file describes, which has no CUDA.
+  bool takes_described_image() const { return !container.empty() && image.empty(); }
+  std::string folder;  ///< of the definition files, relative to where the job is submitted
   std::string program = "troupe";
   std::vector<std::string> sbatch;  ///< further options of #SBATCH, as they stand
 };

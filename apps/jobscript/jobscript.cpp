@@ -193,7 +193,8 @@ int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
   OptionOrigins origins;
   const Options options = load_options(arguments.options, arguments.overrides, call.own, &origins);
   request.demands_gpu = options.device == DeviceChoice::cuda;
-  request.computes_on_gpus = request.container.empty() && options.device != DeviceChoice::cpu &&
+  request.computes_on_gpus = !request.takes_described_image() &&
+                             options.device != DeviceChoice::cpu &&
                              (built_with_cuda || request.demands_gpu);
   const JobShape shape = shape_of(options, origins, arguments);
   const JobLayout layout = lay_out_job(profile, request, shape);

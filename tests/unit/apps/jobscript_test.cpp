@@ -207,8 +207,11 @@ TEST_F(Jobscript, RefusesARunThatDemandsAGpuWhereItWouldGetNone) {
   image.demands_gpu = true;
   image.container = "apptainer";
   EXPECT_EQ(plan("small", image),
-            "device is cuda, but the image of a container is built without CUDA | leave "
-            "--container out, or -r device=cpu");
+            "device is cuda, but the image that --container describes has no CUDA | name one that "
+            "has it by --image, or -r device=cpu");
+  image.image = "with_cuda.sif";
+  image.computes_on_gpus = true;
+  EXPECT_EQ(plan("small", image), "no error");
 }
 
 TEST_F(Jobscript, AsksForAsManyIdleGpusAsThereAreProcesses) {
