@@ -123,10 +123,10 @@ std::vector<std::string> uneven_batches(const PipelineOptions& pipeline) {
 std::vector<std::string> device_warnings(const Options& options, const PipelineOptions& pipeline) {
   std::vector<std::string> sentences;
   const auto has_no_effect = [&](std::string_view option) {
-    const auto gpu = find_gpu();
-    const bool told = options.device == DeviceChoice::automatic && !gpu;
-    sentences.push_back(fmt::format("{} has no effect: the CPU computes{}", option,
-                                    told ? fmt::format(" ({})", gpu.error().message()) : ""));
+    std::string why;
+    if (options.device == DeviceChoice::automatic && pipeline.processes == 1)
+      if (const auto gpu = find_gpu(); !gpu) why = fmt::format(" ({})", gpu.error().message());
+    sentences.push_back(fmt::format("{} has no effect: the CPU computes{}", option, why));
   };
   if (pipeline.data.resident && !has_resident_images(pipeline)) has_no_effect("data.resident");
   if (pipeline.cuda_graphs && pipeline.stream.device == Device::cpu()) has_no_effect("cuda_graphs");
