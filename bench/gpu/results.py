@@ -26,13 +26,20 @@ class Results:
         self.path = self.folder / "results.json"
         try:
             (self.folder / "logs").mkdir(parents=True, exist_ok=True)
-            self.lock = open(self.folder / ".lock", "w")  # to the end of the process
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.lock()
             self.steps = self.read() if resume and self.path.exists() else {}
-        except BlockingIOError:
-            sys.exit(f"first_light: error: another first_light uses {self.folder}; name another folder")
         except OSError as error:
             sys.exit(f"first_light: error: {error.filename}: {error.strerror}")
+
+    def lock(self):
+        """To the end of the process: two calls would lose each other's steps."""
+        self.locked = open(self.folder / ".lock", "w")
+        try:
+            fcntl.flock(self.locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"first_light: error: another first_light uses {self.folder}; name another folder")
+        except OSError:
+            pass  # a file system without locks
 
     def read(self):
         """The steps of an earlier call."""
