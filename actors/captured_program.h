@@ -18,9 +18,9 @@ namespace troupe {
 ///
 /// Inputs of the largest shapes so far have graphs, each shape its own: as many as are asked for in
 /// training, and apart from them one for evaluation. Others, such as those of a smaller last batch,
-/// run without graphs, as do indices of i64, which are checked on the CPU in each pass. For
-/// programs of one range, on streams that capture, and whose weights stay in place
-/// (Network::keep_in_place).
+/// run without graphs, as do indices of i64, which are checked on the CPU in each pass. The
+/// program has one range, its weights stay in place (Network::keep_in_place), and its stream
+/// captures.
 class CapturedProgram final : public StageProgram {
  public:
   /// `shapes`: how many have graphs in training, at least 1.

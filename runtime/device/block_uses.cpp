@@ -32,7 +32,7 @@ void BlockUses::use(const void* block, DeviceStream& stream) {
       if (const WorkPtr fence = next->stream->fence_after(next->mark))
         stream.wait(fence, Awaits::memory);
     }
-  } catch (...) {  // who uses the block next waits for the others
+  } catch (...) {  // the next use of the block has the waits that are left
     const std::lock_guard lock(mutex_);
     std::vector<Before>& left = blocks_[block].before;
     left.insert(left.end(), next, before.end());
