@@ -148,9 +148,10 @@ TEST_F(ContractEvent, OrdersTheWorkOfTwoStreams) {
   EXPECT_EQ(found, 7);
 }
 
-// The stream would wait for a gate of its own.
+// The stream would wait for a gate of its own. The emulator, whose one thread waits in the gate,
+// prefers the older stream.
 TEST_F(ContractEvent, IsWaitedForAsItWasRecordedThen) {
-  const RawStream first, second;
+  const RawStream second, first;
   const RawEvent event;
   EXPECT_EQ(cudaEventRecord(event, first), cudaSuccess);
   EXPECT_EQ(cudaStreamWaitEvent(second, event, 0), cudaSuccess);
