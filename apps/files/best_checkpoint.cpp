@@ -11,6 +11,7 @@
 #include "apps/output/report.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/print.h"
 
 namespace troupe {
 namespace {
@@ -45,15 +46,25 @@ std::optional<EvaluatedCheckpoint> best_checkpoint_of(const std::filesystem::pat
                                    [](const CheckpointInfo& one) { return one.complete; });
   if (newest == found.rend()) return {};
   const auto [name, monitor] = recorded_monitor(open_checkpoint(newest->folder).manifest().options);
-  const auto best = best_with_checkpoint(
-      checkpoints, monitor,
-      evaluations_until(run / "train.csv", std::numeric_limits<std::int64_t>::max()));
-  if (!best) return {};
-  return EvaluatedCheckpoint{checkpoints / checkpoint_name(best->step), *best, name};
+  std::vector<Evaluation> evaluations =
+      evaluations_until(run / "train.csv", std::numeric_limits<std::int64_t>::max());
+  std::vector<std::string> skipped;
+  while (const auto best = best_with_checkpoint(checkpoints, monitor, evaluations)) {
+    const auto info = std::ranges::find(found, best->step, &CheckpointInfo::step);
+    if (info != found.end() && info->complete)
+      return EvaluatedCheckpoint{info->folder, *best, name, std::move(skipped)};
+    if (info != found.end())
+      skipped.push_back(fmt::format("{}: {}", info->folder.string(), info->reason));
+    std::erase_if(evaluations, [&](const Evaluation& one) { return one.step == best->step; });
+  }
+  return {};
 }
 
 std::filesystem::path find_best_weights(const std::filesystem::path& run) {
-  if (const auto best = best_checkpoint_of(run)) return best->folder;
+  if (const auto best = best_checkpoint_of(run)) {
+    for (const auto& reason : best->skipped) print_warning("skipped {}", reason);
+    return best->folder;
+  }
   throw Error(ErrorCode::usage,
               fmt::format("--best: {} is not the output folder of a run with a checkpoint after an "
                           "evaluation",

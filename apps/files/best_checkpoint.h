@@ -18,15 +18,17 @@ std::optional<Evaluation> best_with_checkpoint(const std::filesystem::path& fold
 struct EvaluatedCheckpoint {
   std::filesystem::path folder;
   Evaluation evaluation;
-  std::string_view monitor;  ///< the name of the score by which it was chosen
+  std::string_view monitor;          ///< the name of the score by which it was chosen
+  std::vector<std::string> skipped;  ///< damaged ones with better scores: "FOLDER: reason"
 };
 
 /// The best checkpoint in the output folder of a run by train.monitor of its newest checkpoint,
-/// with the evaluations of its train.csv; none if `run` is no such folder, or no evaluation has a
-/// checkpoint.
+/// with the evaluations of its train.csv, without those whose files are missing or too short; none
+/// if `run` is no such folder, or no evaluation has a checkpoint.
 std::optional<EvaluatedCheckpoint> best_checkpoint_of(const std::filesystem::path& run);
 
-/// The same for --best. Throws Error{usage} if there is none.
+/// The same for --best, with a warning for each that is skipped. Throws Error{usage} if there is
+/// none.
 std::filesystem::path find_best_weights(const std::filesystem::path& run);
 
 /// "test loss 0.2341, test accuracy 0.9131 (9131/10000)"

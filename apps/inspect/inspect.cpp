@@ -116,9 +116,12 @@ bool inspect_checkpoint(const std::filesystem::path& path) {
     print_out("position: {}\n", printable(position_text(manifest.position), most_position));
   if (manifest.generation > 0) print_out("world generation: {}\n", manifest.generation);
   for (const auto& [key, value] : manifest.run) print_entry("run", key, value);
-  if (const auto best = best_checkpoint_of(path))
+  if (const auto best = best_checkpoint_of(path)) {
+    for (const auto& reason : best->skipped)
+      if (std::ranges::count(choice.skipped, reason) == 0) print_warning("skipped {}", reason);
     print_out("best checkpoint by {}: {}: {}\n", best->monitor, best->folder.string(),
               scores_text(best->evaluation));
+  }
   std::vector<Row> model, optimizer;
   for (const auto& tensor : checkpoint.tensors())
     (tensor.name.starts_with("optimizer.") ? optimizer : model)

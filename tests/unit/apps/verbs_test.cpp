@@ -685,6 +685,12 @@ TEST_F(Verbs, NameTheBestCheckpointOfARunThatFailsAndTakeIt) {
   const Ran exported =
       run_troupe({"export", out, "--best", "-o", (root_ / "best.safetensors").string()});
   EXPECT_THAT(exported.out, HasSubstr("from " + best->folder.string() + "\n"));
+  fs::resize_file(best->folder / "stage_00.tensors", 100);
+  const Ran without = run_troupe({"eval", out, "--best"});
+  EXPECT_EQ(without.code, exit_done) << without.error;
+  EXPECT_THAT(without.out, testing::Not(HasSubstr(best->folder.string())));
+  for (const Ran& ran : {without, run_troupe({"inspect", out})})
+    EXPECT_THAT(ran.error, HasSubstr("skipped " + best->folder.string() + ": "));
   const Ran none = run_troupe({"eval", root_.string(), "--best"});
   EXPECT_EQ(none.code, exit_usage) << "it has no evaluations";
   EXPECT_THAT(none.error, HasSubstr("--best: " + root_.string()));
