@@ -142,7 +142,8 @@ class PlannedConvolution final : public LayerKernel {
                                .y = {samples, y[1], y[2], y[3]},
                                .bias = has_bias_,
                                .layout = layout,
-                               .tf32 = tf32};
+                               .tf32 = tf32,
+                               .deterministic = planned().options.deterministic};
     planned().note(planned().options.workspace_bytes(work) + (tensor_cores ? others : 0));
     return layout;
   }

@@ -14,10 +14,11 @@ struct PlannedDeviceOptions {
   std::function<std::size_t(const cuda::ConvolutionWork&)> workspace_bytes;
   /// The planned samples for each that is run: convolutions are planned for so many.
   double samples_factor = 1;
-  /// As in Stream. The stream that is planned with has neither, since the CPU computes in place of
-  /// the GPU.
+  /// As in Stream. The stream that is planned with has the defaults, since the CPU computes in
+  /// place of the GPU.
   DType products = DType::f32;
   bool conv_tf32 = false;
+  bool deterministic = true;
 };
 
 /// A device that stands for a GPU, to learn how much memory a model takes there, where no GPU is.

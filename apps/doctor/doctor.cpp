@@ -56,6 +56,7 @@ Demands demands_of(const Options& options) {
   demands.device = options.device;
   demands.cuda_graphs = options.pipeline.cuda_graphs;
   demands.resident = options.pipeline.data.resident;
+  demands.nondeterministic = !stream.deterministic;
   return demands;
 }
 

@@ -244,11 +244,10 @@ void add_run(OptionFields& fields, Options& o) {
       "seed", o.pipeline.seed, "seed of all random numbers",
       {.synonyms = {"seed_everything", "random_state", "manual_seed"},
        .hints = {
-           {"deterministic", "a seed always gives the same bits; leave it out"},
            {"benchmark",
-            "no algorithm is chosen by its time, so that the bits stay the same; leave it out"},
+            "no algorithm is chosen by its time; deterministic false lets a GPU's convolutions "
+            "take faster ones"},
            {"channels_last", "the precision chooses the layout of images; leave it out"},
-           {"use_deterministic_algorithms", "a seed always gives the same bits; leave it out"},
            {"test_only", "the verb eval evaluates a checkpoint"},
            {"default_root_dir", output_hint},
            {"output_dir", output_hint},
@@ -272,6 +271,13 @@ void add_run(OptionFields& fields, Options& o) {
             "are, train.schedule is the learning rate schedule"}}}));
   fields.push_back(device_field(o));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
+  fields.push_back(
+      field("deterministic", o.pipeline.stream.deterministic,
+            "true: the same options give the same bits; false: on a GPU, convolutions take the "
+            "algorithm that cuDNN predicts to be fastest, and the bits may differ from run to run "
+            "and after a restart",
+            {.synonyms = {"use_deterministic_algorithms", "cudnn_deterministic"},
+             .setting = "Stream::deterministic"}));
   fields.push_back(
       field("cuda_graphs", o.pipeline.cuda_graphs,
             "on a GPU, launch the kernels of a pass together, as CUDA graphs: less work "

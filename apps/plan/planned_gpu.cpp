@@ -35,11 +35,11 @@ class Workspaces {
  private:
   static std::string text_of(const cuda::ConvolutionWork& work) {
     const ConvolutionOptions& o = work.options;
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
                        static_cast<int>(work.pass), name_of(work.dtype), work.tf32,
-                       name_of(work.layout), work.bias, to_string(work.x), to_string(work.y),
-                       o.in_channels, o.kernel_h, o.kernel_w, o.stride_h, o.stride_w, o.padding_h,
-                       o.padding_w, o.dilation_h, o.dilation_w, o.groups);
+                       work.deterministic, name_of(work.layout), work.bias, to_string(work.x),
+                       to_string(work.y), o.in_channels, o.kernel_h, o.kernel_w, o.stride_h,
+                       o.stride_w, o.padding_h, o.padding_w, o.dilation_h, o.dilation_w, o.groups);
   }
 
   const GpuLibrary* library_;
@@ -59,7 +59,8 @@ void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
        .workspace_bytes = [&](const cuda::ConvolutionWork& work) { return workspaces.bytes(work); },
        .samples_factor = static_cast<double>(samples) / static_cast<double>(run),
        .products = wanted.products,
-       .conv_tf32 = wanted.conv_tf32});
+       .conv_tf32 = wanted.conv_tf32,
+       .deterministic = wanted.deterministic});
   const SlowNotice notice("computing the memory of the blocks on " + described.title);
   pipeline.block_costs =
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
@@ -118,6 +119,7 @@ PlannedGpu plan_for(const DescribedDevice& described, const Stream& wanted,
   pipeline.stream.products = wanted.products;
   pipeline.stream.conv_tf32 = wanted.conv_tf32;
   pipeline.stream.matmul_tf32 = wanted.matmul_tf32;
+  pipeline.stream.deterministic = wanted.deterministic;
   return gpu;
 }
 

@@ -129,7 +129,10 @@ std::vector<std::string> device_warnings(const Options& options, const PipelineO
     sentences.push_back(fmt::format("{} has no effect: the CPU computes{}", option, why));
   };
   if (pipeline.data.resident && !has_resident_images(pipeline)) has_no_effect("data.resident");
-  if (pipeline.cuda_graphs && pipeline.stream.device == Device::cpu()) has_no_effect("cuda_graphs");
+  if (pipeline.stream.device == Device::cpu()) {
+    if (pipeline.cuda_graphs) has_no_effect("cuda_graphs");
+    if (!pipeline.stream.deterministic) has_no_effect("deterministic");
+  }
   if (options.device == DeviceChoice::automatic && pipeline.processes > 1) {
     if (const auto library = gpu_library(); library && !library.value()->survey().gpus.empty())
       sentences.emplace_back(

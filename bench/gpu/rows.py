@@ -76,6 +76,10 @@ def with_resident(work):
     return with_option(work, "data.resident=true")
 
 
+def with_any_order(work):
+    return with_option(work, "deterministic=false")
+
+
 @dataclass(frozen=True)
 class Row:
     key: str
@@ -130,4 +134,7 @@ PAIRS = (
     Pair("wide_resident", "large wide ResNet, batch 256, bf16-mixed, with resident images against without",
          (WIDE, with_resident(WIDE)), (TINY, with_resident(TINY)), 1.0,
          ("images sent", "images resident"), "bf16-mixed"),
+    Pair("wide_any_order", "large wide ResNet, batch 256, bf16-mixed, not deterministic against deterministic",
+         (WIDE, with_any_order(WIDE)), (TINY, with_any_order(TINY)), 1.0,
+         ("deterministic", "not deterministic"), "bf16-mixed"),
 )

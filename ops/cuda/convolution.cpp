@@ -85,7 +85,7 @@ class Convolution final : public LayerKernel {
     DType dtype;
     bool tf32;
   };
-  using Key = std::tuple<ConvolutionPass, Layout, DType, bool, std::vector<std::int64_t>>;
+  using Key = std::tuple<ConvolutionPass, Layout, DType, bool, bool, std::vector<std::int64_t>>;
 
   static Form form_of(const Stream& stream, DType dtype, Layout layout) {
     const DType factors = factor_type(stream, dtype);
@@ -100,7 +100,8 @@ class Convolution final : public LayerKernel {
   ConvolutionPlan* plan_of(const Stream& stream, ConvolutionPass pass, const Form& form,
                            const Shape& x, const Shape& y) {
     if (x.element_count() == 0 || y.element_count() == 0) return nullptr;
-    const Key key{pass, form.layout, form.dtype, form.tf32, {x.dims().begin(), x.dims().end()}};
+    const Key key{pass,      form.layout,          form.dtype,
+                  form.tf32, stream.deterministic, {x.dims().begin(), x.dims().end()}};
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second.get();
     const ConvolutionWork work{.pass = pass,
@@ -110,7 +111,8 @@ class Convolution final : public LayerKernel {
                                .y = y,
                                .bias = weights_.bias.defined(),
                                .layout = form.layout,
-                               .tf32 = form.tf32};
+                               .tf32 = form.tf32,
+                               .deterministic = stream.deterministic};
     return plans_.emplace(key, plan_convolution(stream, work)).first->second.get();
   }
   const Tensor& weight_in(const Stream& stream, const Form& form) {

@@ -97,12 +97,11 @@ std::string text_of(const ConvolutionWork& work) {
   constexpr const char* passes[] = {"", "the input gradient of ", "the weight gradient of "};
   return fmt::format(
       "{}a convolution of {} by {}{} in {}{} ({}; stride {} x {}, padding {} x {}, dilation {} x "
-      "{}, "
-      "{} groups)",
+      "{}, {} groups{})",
       passes[static_cast<int>(work.pass)], to_string(work.x), to_string(weight_shape(o)),
       work.bias ? " with a bias" : "", name_of(work.dtype), work.tf32 ? " or TF32" : "",
       name_of(work.layout), o.stride_h, o.stride_w, o.padding_h, o.padding_w, o.dilation_h,
-      o.dilation_w, o.groups);
+      o.dilation_w, o.groups, work.deterministic ? "" : "; sums in any order");
 }
 
 void add_nodes(fe::graph::Graph& graph, const ConvolutionWork& work) {
@@ -144,9 +143,11 @@ void add_nodes(fe::graph::Graph& graph, const ConvolutionWork& work) {
 /// would be rounded once more for tensor cores.
 std::vector<fe::NumericalNote_t> unwanted_notes(const ConvolutionWork& work) {
   using enum fe::NumericalNote_t;
-  if (work.dtype == DType::f32 && !work.tf32)
-    return {NONDETERMINISTIC, DOWN_CONVERT_INPUTS, TENSOR_CORE};
-  return {NONDETERMINISTIC, DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION, WINOGRAD, FFT};
+  std::vector<fe::NumericalNote_t> unwanted{DOWN_CONVERT_INPUTS, TENSOR_CORE};
+  if (work.dtype != DType::f32 || work.tf32)
+    unwanted = {DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION, WINOGRAD, FFT};
+  if (work.deterministic) unwanted.push_back(NONDETERMINISTIC);
+  return unwanted;
 }
 
 /// The mode whose first plans are faster on an H100 (bench/notes/gpu.md). In f32, those of mode A
@@ -286,9 +287,8 @@ std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream& stream,
   std::string refusal;
   auto plan = with_memory(stream, [&] { return plan_on(work, handle_of(stream), refusal); });
   if (!plan)
-    warn_once(
-        fmt::format("cuDNN has no deterministic plan for {}, so a slower kernel computes it: {}",
-                    text_of(work), refusal));
+    warn_once(fmt::format("cuDNN has no {}plan for {}, so a slower kernel computes it: {}",
+                          work.deterministic ? "deterministic " : "", text_of(work), refusal));
   const std::lock_guard lock(mutex);
   return plans->emplace(key, plan).first->second;
 }

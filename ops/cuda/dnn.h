@@ -24,10 +24,12 @@ struct ConvolutionWork {
   /// back. Those with tensor cores copy row-major images to nhwc.
   Layout layout = Layout::nhwc;
   bool tf32 = false;  ///< whether factors of f32 may be rounded to TF32
+  /// Whether the additions have a fixed order, so that equal calls give equal bits.
+  bool deterministic = true;
 };
 
-/// One pass of a convolution of images of one shape and layout, ready to run: the same sums in the
-/// same order from run to run. Used by one thread at a time.
+/// One pass of a convolution of images of one shape and layout, ready to run. Used by one thread at
+/// a time.
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
@@ -44,12 +46,12 @@ class ConvolutionPlan {
                    const Tensor& y) = 0;
 };
 
-/// The plan that cuDNN takes to be the fastest among those that fix their order of additions, sum
-/// in f32, and multiply numbers of f32 without rounding them, or rounded to TF32 if the work allows
-/// it. Equal works on one stream have one plan, since some plans are compiled when they are made.
-/// Null if cuDNN supports none, with a warning unless the type is f64, which it is never asked for.
-/// Throws OutOfMemory, the error of a context that is lost, and Error{unsupported} if cuDNN failed
-/// otherwise.
+/// The plan that cuDNN takes to be the fastest among those that sum in f32, and multiply numbers of
+/// f32 without rounding them, or rounded to TF32 if the work allows it; if the work is
+/// deterministic, among those that fix their order of additions. Equal works on one stream have one
+/// plan, since some plans are compiled when they are made. Null if cuDNN supports none, with a
+/// warning unless the type is f64, which it is never asked for. Throws OutOfMemory, the error of a
+/// context that is lost, and Error{unsupported} if cuDNN failed otherwise.
 std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream& stream,
                                                   const ConvolutionWork& work);
 

@@ -34,6 +34,9 @@ struct Stream {
   /// bits of mantissa: those of convolutions; those of linear layers and matmul. Only devices with
   /// Backend::has_tf32 do so.
   bool conv_tf32 = false, matmul_tf32 = false;
+  /// Whether equal calls give equal bits. If not, a GPU's convolutions may add up in any order, and
+  /// so take the algorithm that is fastest of all. The CPU's kernels are always deterministic.
+  bool deterministic = true;
 };
 
 }  // namespace troupe

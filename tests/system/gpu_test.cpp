@@ -120,6 +120,14 @@ TEST_F(Gpu, TrainsWithCudaGraphsToTheSameBitsAndSaysSo) {
   EXPECT_EQ(digest("graphs"), digest("without"));
 }
 
+TEST_F(Gpu, TrainsWithAlgorithmsThatAreNotDeterministicIfAskedAndSaysSo) {
+  const Outcome usual = train("usual"), free = train("free", {"-r", "deterministic=false"});
+  ASSERT_EQ(free.exit_code, 0) << free.error;
+  EXPECT_THAT(free.out, HasSubstr("), not deterministic\n"));
+  EXPECT_THAT(usual.out, Not(HasSubstr("deterministic")));
+  EXPECT_THAT(free.error, HasSubstr(" 0 errors"));
+}
+
 TEST_F(Gpu, RefusesSeveralProcessesWhichNoTransportJoins) {
   const Outcome launched = command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml",
                                     "-o", "processes", "-r", "parallel.pipeline=2"});

@@ -2,6 +2,7 @@
 // to be there, and nothing runs. Each model prints what it found.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -162,6 +163,26 @@ TEST(CudnnPlansByType, AreThereForAllButF64) {
   cuda::ConvolutionWork work = work_of(ConvolutionPass::forward, 1, 1);
   work.dtype = DType::f64;
   EXPECT_FALSE(cuda::plan_convolution(work, &device));
+}
+
+TEST(CudnnPlansInAnyOrder, AreTakenOnlyWhereTheyAreAllowed) {
+  const auto device = *described_device("h100");
+  for (const Arithmetic& arithmetic : arithmetics) {
+    std::set<std::string> notes;
+    for (cuda::ConvolutionWork work :
+         convolutions_of(ResNet18{}, {.shape = {3, 224, 224}, .classes = 10}, 32)) {
+      work.dtype = arithmetic.factors;
+      work.tf32 = arithmetic.tf32;
+      work.layout = arithmetic.layouts.front();
+      work.deterministic = false;
+      const auto plan = cuda::plan_convolution(work, &device);
+      ASSERT_TRUE(plan) << text_of(work);
+      for (const std::string& note : plan->notes()) notes.insert(note);
+    }
+    std::cout << arithmetic.name << ": " << fmt::format("{}", fmt::join(notes, " ")) << "\n";
+    EXPECT_THAT(notes, Contains("NONDETERMINISTIC")) << arithmetic.name;
+    EXPECT_THAT(notes, Not(Contains("DOWN_CONVERT_INPUTS"))) << arithmetic.name;
+  }
 }
 
 // They are other plans than those of f32, which copy the images.

@@ -210,7 +210,7 @@ TEST(DoctorGpu, FlagsProcessesThatCannotExchangeTensorsOfGpus) {
 
 TEST(DoctorGpu, FlagsOptionsThatNeedAGpuWhereNoneComputes) {
   Demands demands = automatic;
-  demands.cuda_graphs = demands.resident = true;
+  demands.cuda_graphs = demands.resident = demands.nondeterministic = true;
   EXPECT_THAT(found(with_gpu(), demands), IsEmpty());
   Machine without = with_gpu();
   without.cuda.reset();
@@ -218,6 +218,8 @@ TEST(DoctorGpu, FlagsOptionsThatNeedAGpuWhereNoneComputes) {
   EXPECT_EQ(found(without, demands),
             "warning cuda_graphs has no effect: the CPU computes | -r cuda_graphs=false, or a GPU\n"
             "warning data.resident has no effect: the CPU computes | -r data.resident=false, or a "
+            "GPU\n"
+            "warning deterministic has no effect: the CPU computes | -r deterministic=true, or a "
             "GPU\n");
 }
 

@@ -621,7 +621,6 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"warmup_epochs=5"}), HasSubstr("train.warmup_steps counts steps"));
   EXPECT_THAT(refusal("", {"mode=min"}), HasSubstr("train.monitor implies it"));
   EXPECT_THAT(refusal("", {"accelerator=gpu"}), HasSubstr("did you mean device?"));
-  EXPECT_THAT(refusal("", {"deterministic=true"}), HasSubstr("always gives the same bits"));
   EXPECT_THAT(refusal("", {"benchmark=true"}), HasSubstr("no algorithm is chosen by its time"));
   EXPECT_THAT(refusal("", {"val_check_interval=0.5"}), HasSubstr("follow each epoch"));
   EXPECT_THAT(refusal("", {"check_val_every_n_epoch=2"}), HasSubstr("follow each epoch"));
@@ -844,6 +843,14 @@ TEST(Options, SayWhatToWriteForOtherNamesOfDevices) {
         {"h100", "write cuda; the option --device of plan"},
         {"rocm", "no kernels for AMD's GPUs"}})
     EXPECT_THAT(refusal(fmt::format("device: {}", device)), HasSubstr(remedy)) << device;
+}
+
+TEST(Options, AreDeterministicUnlessAskedOtherwise) {
+  EXPECT_TRUE(parse_options("seed: 1", "o.yaml").pipeline.stream.deterministic);
+  EXPECT_FALSE(parse_options("deterministic: false", "o.yaml").pipeline.stream.deterministic);
+  EXPECT_THAT(refusal("deterministic: warn"), HasSubstr("true or false"));
+  for (const char* other : {"use_deterministic_algorithms", "cudnn_deterministic"})
+    EXPECT_THAT(refusal(fmt::format("{}: true", other)), HasSubstr("did you mean deterministic?"));
 }
 
 TEST(Options, TakeCudaGraphsWithSynchronousAggregationOnly) {

@@ -315,7 +315,8 @@ std::string run_as_text(const Options& options) {
   const LearningRateOptions rate = learning_rate_options(p);
   const RunOptions run = run_options(options, p);
   const auto number = [](auto value) { return static_cast<int>(value); };
-  std::string text = fmt::format("{} {} {}\n", model_text(p), number(p.dtype), p.cuda_graphs);
+  std::string text = fmt::format("{} {} {} {}\n", model_text(p), number(p.dtype), p.cuda_graphs,
+                                 p.stream.deterministic);
   text += fmt::format("{} {} {} {} {} {} {} {}\n", p.seed, p.partition, p.replicas, p.micro_batches,
                       number(p.schedule), p.stream.threads, p.bucket_cap_bytes, p.staleness);
   text += fmt::format("{} {} {} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr,
@@ -358,6 +359,7 @@ const std::vector<std::vector<std::string>> changes = {
     {"seed=2"},
     {"precision=64-true"},
     {"cuda_graphs=true"},
+    {"deterministic=false"},
     {"trace=true"},
     {"model.name=mnist_cnn"},
     {"model.widths=[9]"},

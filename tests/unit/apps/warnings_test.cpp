@@ -66,6 +66,12 @@ TEST(Warnings, TellThatTheCpuHasNoCudaGraphs) {
   EXPECT_THAT(reported({}), Not(HasSubstr(words)));
 }
 
+TEST(Warnings, TellThatTheCpuIsAlwaysDeterministic) {
+  const char* const words = "deterministic has no effect: the CPU computes";
+  EXPECT_THAT(reported({"deterministic=false"}), HasSubstr(words));
+  EXPECT_THAT(reported({"deterministic=true"}), Not(HasSubstr(words)));
+}
+
 TEST(Warnings, TellThatGradientsOfF16AreNotScaled) {
   const auto of_mode = [](const std::string& mode, DType products = DType::f16) {
     const Options options = options_with({"loss_scale.mode=" + mode});

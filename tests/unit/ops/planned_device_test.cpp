@@ -42,7 +42,8 @@ TEST(PlannedDevice, AsksForTheWorkspaceOfEachPassWithThePlannedSamples) {
                                                       asked.push_back(work);
                                                       return std::size_t{100} << 20;
                                                     },
-                                                .samples_factor = 64})};
+                                                .samples_factor = 64,
+                                                .deterministic = false})};
   Step run(stream);
   std::vector<ConvolutionPass> passes;
   for (const ConvolutionWork& work : asked) {
@@ -50,6 +51,7 @@ TEST(PlannedDevice, AsksForTheWorkspaceOfEachPassWithThePlannedSamples) {
     EXPECT_EQ(work.x[0], 128);
     EXPECT_EQ(work.y[0], 128);
     EXPECT_EQ(work.layout, Layout::row_major);
+    EXPECT_FALSE(work.deterministic);
   }
   // Of two convolutions. Nobody wants the gradient of the samples.
   using enum ConvolutionPass;
