@@ -85,12 +85,16 @@ frontend_headers() {
   echo "$PWD/build/cuda-frontend/include"
 }
 
-# Gets the headers that the tests of cuDNN's plans need besides a toolkit that is there.
+# offer_frontend_headers PRESET: gets the headers that the tests of cuDNN's plans need besides a toolkit
+# that is there. A build that was configured without them is configured again.
 offer_frontend_headers() {
   local home
   home=$(present_toolkit) || return 0
-  (frontend_headers "$home") >/dev/null ||
+  if ! (frontend_headers "$home") >/dev/null; then
     say "the tests of cuDNN's plans will be skipped, since they need the headers of its frontend"
+  elif grep -qs '^CUDNN_FRONTEND_INCLUDE_DIR:.*NOTFOUND$' "build/$1/CMakeCache.txt"; then
+    rm -f "build/$1/build.ninja"
+  fi
 }
 
 # build_cuda MAJOR [PRESET]: as build, with libtroupe_cuda.so.
