@@ -230,7 +230,8 @@ TEST_F(LaunchHosts, EndTogetherWithTheFirstFailureToldEverywhere) {
 
 TEST_F(LaunchHosts, TellWhatAnothersProcessFoundOfOneThatWasKilled) {
   const std::string script =
-      "[ $RANK = 0 ] && { touch killed; kill -9 $$; }; until [ -e killed ]; do sleep 0.05; done; "
+      "[ $RANK = 0 ] && { until [ -e ready ]; do sleep 0.05; done; touch killed; kill -9 $$; }; "
+      "trap '' TERM; touch ready; until [ -e killed ]; do sleep 0.05; done; "
       "printf '{\"message\": {\"message\": \"rank 0 is lost\", \"extraInfo\": {\"kind\": "
       "\"peer_lost\", \"printed\": true, \"py_callstack\": \"try: --restart out\"}}}' "
       "> $TORCHELASTIC_ERROR_FILE; echo rank 0 is lost >&2; exit 1";
@@ -246,8 +247,8 @@ TEST_F(LaunchHosts, TellWhatAnothersProcessFoundOfOneThatWasKilled) {
 
 TEST_F(LaunchHosts, WaitForProcessesThatTakeTheirTimeToEnd) {
   const std::string script =
-      "[ $RANK = 1 ] && exit 9; trap 'echo $$ > asked' TERM; "
-      "until [ -e go ]; do sleep 0.05; done";
+      "[ $RANK = 1 ] && { until [ -e ready ]; do sleep 0.05; done; exit 9; }; "
+      "trap 'echo $$ > asked' TERM; touch ready; until [ -e go ]; do sleep 0.05; done";
   Running one(host({"--node-rank", "1"}, script), error_file("one"));
   Running zero(host({"--node-rank", "0"}, script), error_file("zero"));
   number_in("asked");

@@ -12,6 +12,8 @@ set -euo pipefail
 readonly folder=$1 nodes=${2:-2}
 
 if [ "${3:-}" != inside ]; then
+  # Two that start at the same time search from different places.
+  export FIRST_PORT=$((20000 + 8 * ($$ % 1250)))
   exec unshare --pid --mount-proc --fork --kill-child=KILL -- "$0" "$folder" "$nodes" inside
 fi
 
@@ -23,11 +25,13 @@ fail() {
 
 # A port that nobody listens on, with as many behind it as are needed.
 free_ports() {
-  local base port
+  local base=$FIRST_PORT port
   while :; do
-    base=$((20000 + RANDOM % 10000))
     for ((port = base; port < base + $1; ++port)); do
-      if (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then continue 2; fi
+      if (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+        base=$((20000 + RANDOM % 10000))
+        continue 2
+      fi
     done
     echo "$base"
     return

@@ -50,7 +50,7 @@ TEST(ControlJoin, NamesTheMissingRanksAndTheHostsThatCame) {
     const Lobby lobby(4, time);
     for (const auto& one : join_all({lobby.member(0, 4, "alpha"), lobby.member(2, 4, "beta")}))
       errors.push_back(refused(one));
-  } while (time < patience && std::ranges::none_of(errors, [](const Error& error) {
+  } while (time < patience && !std::ranges::all_of(errors, [](const Error& error) {
              return std::string(error.what()).find("ranks 1, 3 of 4") != std::string::npos;
            }));
   // The first is to tell the user, the others know that somebody does.
@@ -235,12 +235,16 @@ TEST(ControlJoin, TellsThatACoordinatorTookTheConnectionAndSaidNothing) {
   options.run = "test";
   options.coordinator = mute.get(zmq::sockopt::last_endpoint);
   options.size = 2;
-  options.timeout = milliseconds(200);
-  const Error error = refused(Member::join(options));
-  EXPECT_EQ(error.code(), ErrorCode::timed_out);
-  EXPECT_THAT(error.what(),
-              AllOf(HasSubstr(options.coordinator + " accepted the connection of process"),
-                    HasSubstr("check whether the process of the coordinator")));
+  options.timeout = milliseconds(100);
+  std::string text;
+  do {  // a machine too busy to connect within this time gets more
+    options.timeout *= 2;
+    const Error error = refused(Member::join(options));
+    EXPECT_EQ(error.code(), ErrorCode::timed_out);
+    text = error.what();
+  } while (options.timeout < patience && text.find("accepted") == text.npos);
+  EXPECT_THAT(text, AllOf(HasSubstr(options.coordinator + " accepted the connection of process"),
+                          HasSubstr("check whether the process of the coordinator")));
 }
 
 TEST(ControlInterface, ListensOnTheNamedOneOnly) {

@@ -118,56 +118,74 @@ TEST_P(RunInEitherScheduling, SplitsTheWholeWallTime) {
   }
 }
 
-/// The time split of a counter and a collector; one of them takes 2 ms a message.
-std::vector<TimeSplit> times_where_one_is_slow(bool slow_counter) {
+/// The time split of a producer and a consumer; one of them takes `pause` a message.
+struct Times {
+  TimeSplit producer, consumer;
+};
+Times times_where_one_is_slow(bool slow_counter, std::chrono::milliseconds pause) {
   struct SlowCounter final : Counter {
-    SlowCounter() : Counter(50) {}
+    explicit SlowCounter(std::chrono::milliseconds time) : Counter(50), pause(time) {}
     ActionLabel act() override {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::this_thread::sleep_for(pause);
       return Counter::act();
     }
+    std::chrono::milliseconds pause;
   };
   struct SlowCollector final : Collector {
-    explicit SlowCollector(std::shared_ptr<std::vector<int>> seen)
-        : Collector(std::move(seen), 50) {}
+    SlowCollector(std::shared_ptr<std::vector<int>> seen, std::chrono::milliseconds time)
+        : Collector(std::move(seen), 50), pause(time) {}
     ActionLabel act() override {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::this_thread::sleep_for(pause);
       return Collector::act();
     }
+    std::chrono::milliseconds pause;
   };
   const auto seen = std::make_shared<std::vector<int>>();
   Graph graph;
   if (slow_counter) {
-    const auto from = graph.add<SlowCounter>("counter");
+    const auto from = graph.add<SlowCounter>("counter", pause);
     const auto to = graph.add<Collector>("collector", seen, std::size_t{50});
     graph.connect(from, &Counter::out, to, &Collector::in, {.slots = 2});
   } else {
     const auto from = graph.add<Counter>("counter", 50u);
-    const auto to = graph.add<SlowCollector>("collector", seen);
+    const auto to = graph.add<SlowCollector>("collector", seen, pause);
     graph.connect(from, &Counter::out, to, &Collector::in, {.slots = 2});
   }
   RunOptions options;
   options.threads = 2;
-  std::vector<TimeSplit> times;
-  for (const ActorReport& actor : run(graph, options).actors) times.push_back(actor.time);
+  const auto actors = run(graph, options).actors;
+  return {actors.at(0).time, actors.at(1).time};
+}
+
+/// The same with pauses that are doubled until it is `as_expected`: a busy machine stops threads
+/// for a while.
+template <class F>
+Times times_where_one_is_slow(bool slow_counter, F&& as_expected) {
+  std::chrono::milliseconds pause{1};
+  Times times;
+  do {
+    pause *= 2;
+    times = times_where_one_is_slow(slow_counter, pause);
+  } while (!as_expected(times) && pause < std::chrono::milliseconds(128));
   return times;
 }
 
 TEST(RunThreadedActors, AProducerOfASlowConsumerWaitsForCredit) {
-  const auto [producer, consumer] = [](auto t) {
-    return std::pair(t.at(0), t.at(1));
-  }(times_where_one_is_slow(/*slow_counter=*/false));
-  EXPECT_GT(producer.no_credit, producer.no_input + producer.compute);
-  EXPECT_EQ(consumer.no_credit.count(), 0) << "it sends nothing";
+  const auto waits_for_credit = [](const Times& t) {
+    return t.producer.no_credit > t.producer.no_input + t.producer.compute;
+  };
+  const Times found = times_where_one_is_slow(/*slow_counter=*/false, waits_for_credit);
+  EXPECT_TRUE(waits_for_credit(found));
+  EXPECT_EQ(found.consumer.no_credit.count(), 0) << "it sends nothing";
 }
 
 TEST(RunThreadedActors, AConsumerOfASlowProducerWaitsForInput) {
-  const auto [producer, consumer] = [](auto t) {
-    return std::pair(t.at(0), t.at(1));
-  }(times_where_one_is_slow(/*slow_counter=*/true));
-  EXPECT_GT(consumer.no_input, consumer.compute);
-  EXPECT_EQ(consumer.no_credit.count(), 0);
-  EXPECT_LT(producer.no_credit, producer.compute);
+  const auto waits_for_input = [](const Times& t) {
+    return t.consumer.no_input > t.consumer.compute && t.producer.no_credit < t.producer.compute;
+  };
+  const Times found = times_where_one_is_slow(/*slow_counter=*/true, waits_for_input);
+  EXPECT_TRUE(waits_for_input(found));
+  EXPECT_EQ(found.consumer.no_credit.count(), 0);
 }
 
 TEST_P(RunInEitherScheduling, FailsWithWhatACallbackOfTheUserThrows) {
