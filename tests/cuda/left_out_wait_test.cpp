@@ -13,8 +13,9 @@ namespace {
 
 using cuda_on_cpu::Emulation;
 
-// Not each wait is found, since not each is needed in each run: a reducer waits for the gradient
-// that it keeps until another comes, perhaps with a later wait for the same stream.
+// Not each wait is found, since not each is needed in each run: the host may have seen in the
+// meantime what the stream was to wait for, and a reducer waits for the gradient that it keeps
+// until another comes, perhaps with a later wait for the same stream.
 TEST(CudaPipeline, WaitsThatAreLeftOutAreFoundUnlessAnotherWaitDoes) {
   const TrainingRun run{.partition = {2, 2}, .replicas = 2, .steps = 1, .evaluates = false};
   const std::string complete = digest_on_gpu(run, 1);
@@ -29,11 +30,11 @@ TEST(CudaPipeline, WaitsThatAreLeftOutAreFoundUnlessAnotherWaitDoes) {
     } catch (const Error&) {  // of numbers that were read too early
     }
     if (cuda_on_cpu::counts().ordering_waits - before < n) break;  // it has had all of the run
+    const bool is_found = !cuda_on_cpu::take_violations().empty();
+    if (!is_found) EXPECT_EQ(digest, complete) << "the wait " << n << " was needed";
+    if (!is_found && cuda_on_cpu::counts().left_out_was_needless) continue;
     ++tried;
-    if (!cuda_on_cpu::take_violations().empty())
-      ++found;
-    else
-      EXPECT_EQ(digest, complete) << "the wait " << n << " was needed";
+    found += is_found ? 1 : 0;
   }
   EXPECT_GE(tried, 10u);
   EXPECT_LT(tried, most) << "the last waits were not tried";

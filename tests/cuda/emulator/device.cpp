@@ -170,6 +170,10 @@ cudaError_t Device::destroy_event(cudaEvent_t event) {
 // The host's own count goes up, since what it accesses from now on is not before the task.
 void Device::push(Queue& queue, Task task) {
   queue.clock.join(host_);
+  if (left_out_ && left_out_->queue == &queue && !task.awaits) {
+    left_out_was_needless_ = queue.clock.covers(left_out_->clock);
+    left_out_.reset();
+  }
   host_.tick(host_stream);
   task.operation.stream = queue.number;
   task.operation.number = queue.clock.tick(queue.number);
@@ -288,8 +292,10 @@ cudaError_t Device::wait_on_device(cudaStream_t stream, cudaEvent_t event) {
   ++stream_waits_;
   VectorClock before = queue->clock;
   before.join(host_);
-  if (queue->works && !before.covers((*recording)->clock) && ++ordering_waits_ == left_out_at_)
+  if (queue->works && !before.covers((*recording)->clock) && ++ordering_waits_ == left_out_at_) {
+    left_out_ = {.queue = queue, .clock = (*recording)->clock};
     return cudaSuccess;
+  }
   queue->clock.join((*recording)->clock);
   push(*queue, {.run = [](const Operation&) {}, .awaits = *recording});
   return cudaSuccess;
@@ -489,6 +495,8 @@ void Device::begin(const EmulationOptions& options) {
   const std::lock_guard lock(mutex_);
   options_ = options;
   left_out_at_ = options.left_out_wait == 0 ? 0 : ordering_waits_ + options.left_out_wait;
+  left_out_.reset();
+  left_out_was_needless_ = false;
   checked_places_ = options.checked_places;
   computes_ = options.computes;
   random_.seed(options.seed);
@@ -547,6 +555,7 @@ Counts Device::counts() {
           .stream_waits = stream_waits_,
           .host_functions = host_functions_,
           .ordering_waits = ordering_waits_,
+          .left_out_was_needless = left_out_was_needless_,
           .launched_graphs = launched_graphs_};
 }
 

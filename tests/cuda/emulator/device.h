@@ -140,6 +140,12 @@ class Device {
   std::uint64_t done_ = 0;     ///< tasks
   std::uint64_t recordings_ = 0, stream_waits_ = 0, host_functions_ = 0;
   std::uint64_t ordering_waits_ = 0, left_out_at_ = 0;
+  struct LeftOut {
+    const Queue* queue = nullptr;
+    VectorClock clock;
+  };
+  std::optional<LeftOut> left_out_;  ///< the wait, until the queue is given its next work
+  bool left_out_was_needless_ = false;
   std::uint64_t launched_graphs_ = 0;
   std::uint64_t fails_at_ = 0;
   bool failed_ = false;

@@ -47,6 +47,8 @@ struct Counts {
   // Calls of this process so far.
   std::uint64_t recordings = 0, stream_waits = 0, host_functions = 0;
   std::uint64_t ordering_waits = 0;  ///< those that EmulationOptions::left_out_wait counts
+  /// By the next work of the stream, another wait, or the host, had seen what it was to wait for.
+  bool left_out_was_needless = false;
   std::uint64_t launched_graphs = 0;
 };
 
