@@ -57,7 +57,8 @@ class GpuChecks {
     if (demands_.resident)
       warn("data.resident has no effect: the CPU computes", "-r data.resident=false, or a GPU");
     if (demands_.nondeterministic)
-      warn("deterministic has no effect: the CPU computes", "-r deterministic=true, or a GPU");
+      warn("deterministic false has no effect: the CPU computes",
+           "-r deterministic=true, or a GPU");
   }
 
   void check_choice_of_cpu() {

@@ -131,7 +131,7 @@ std::vector<std::string> device_warnings(const Options& options, const PipelineO
   if (pipeline.data.resident && !has_resident_images(pipeline)) has_no_effect("data.resident");
   if (pipeline.stream.device == Device::cpu()) {
     if (pipeline.cuda_graphs) has_no_effect("cuda_graphs");
-    if (!pipeline.stream.deterministic) has_no_effect("deterministic");
+    if (!pipeline.stream.deterministic) has_no_effect("deterministic false");
   }
   if (options.device == DeviceChoice::automatic && pipeline.processes > 1) {
     if (const auto library = gpu_library(); library && !library.value()->survey().gpus.empty())

@@ -215,12 +215,13 @@ TEST(DoctorGpu, FlagsOptionsThatNeedAGpuWhereNoneComputes) {
   Machine without = with_gpu();
   without.cuda.reset();
   without.gpus_of_node = 0;
-  EXPECT_EQ(found(without, demands),
-            "warning cuda_graphs has no effect: the CPU computes | -r cuda_graphs=false, or a GPU\n"
-            "warning data.resident has no effect: the CPU computes | -r data.resident=false, or a "
-            "GPU\n"
-            "warning deterministic has no effect: the CPU computes | -r deterministic=true, or a "
-            "GPU\n");
+  EXPECT_EQ(
+      found(without, demands),
+      "warning cuda_graphs has no effect: the CPU computes | -r cuda_graphs=false, or a GPU\n"
+      "warning data.resident has no effect: the CPU computes | -r data.resident=false, or a "
+      "GPU\n"
+      "warning deterministic false has no effect: the CPU computes | -r deterministic=true, or a "
+      "GPU\n");
 }
 
 TEST(DoctorGpu, FlagsAVariableThatOverridesThePrecision) {

@@ -67,7 +67,7 @@ TEST(Warnings, TellThatTheCpuHasNoCudaGraphs) {
 }
 
 TEST(Warnings, TellThatTheCpuIsAlwaysDeterministic) {
-  const char* const words = "deterministic has no effect: the CPU computes";
+  const char* const words = "deterministic false has no effect: the CPU computes";
   EXPECT_THAT(reported({"deterministic=false"}), HasSubstr(words));
   EXPECT_THAT(reported({"deterministic=true"}), Not(HasSubstr(words)));
 }
