@@ -40,7 +40,7 @@ struct Demands {
   DType products = DType::f32;                 ///< bf16 for bf16-mixed, f16 for 16-mixed
   bool tf32 = false;                           ///< products may be rounded to TF32
   DeviceChoice device = DeviceChoice::automatic;
-  bool cuda_graphs = false, resident = false, nondeterministic = false;  ///< only a GPU does so
+  bool cuda_graphs = false, resident = false, nondeterministic = false;  ///< need a GPU
   bool known = false;  ///< whether there is a file
 };
 

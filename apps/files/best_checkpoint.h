@@ -23,8 +23,8 @@ struct EvaluatedCheckpoint {
 };
 
 /// The best checkpoint in the output folder of a run by train.monitor of its newest checkpoint,
-/// with the evaluations of its train.csv, without those whose files are missing or too short; none
-/// if `run` is no such folder, or no evaluation has a checkpoint.
+/// with the evaluations of its train.csv. Those with a wrong manifest, size or index are skipped.
+/// None if `run` is no such folder, or no evaluation has another checkpoint.
 std::optional<EvaluatedCheckpoint> best_checkpoint_of(const std::filesystem::path& run);
 
 /// The same for --best, with a warning for each that is skipped. Throws Error{usage} if there is

@@ -466,10 +466,10 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const Precision precision{pipeline.dtype, pipeline.stream.products};
   const std::optional<LossScaleOptions> scale = loss_scale_options(pipeline);
   const bool has_graphs = pipeline.cuda_graphs && pipeline.stream.device != Device::cpu();
-  const bool is_free = !pipeline.stream.deterministic && pipeline.stream.device != Device::cpu();
+  const bool may_vary = !pipeline.stream.deterministic && pipeline.stream.device != Device::cpu();
   const std::string on_gpu = fmt::format("{}{}{}", has_graphs ? ", CUDA graphs" : "",
                                          has_resident_images(pipeline) ? ", resident images" : "",
-                                         is_free ? ", not deterministic" : "");
+                                         may_vary ? ", not deterministic" : "");
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}{}{}{}\n"
       "batches of {} in {}\n"
