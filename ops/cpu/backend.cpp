@@ -55,6 +55,7 @@ KernelCaches& kernel_caches() {
 const Backend& cpu_backend() {
   static constexpr Backend all{
       .name = "cpu",
+      .in_cpu_memory = true,
       .allocator = [](std::int16_t) -> CachingAllocator& {
         return CachingAllocator::of(Device::cpu());
       },

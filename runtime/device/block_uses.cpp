@@ -59,10 +59,17 @@ void BlockUses::forget(const void* block) {
 const DeviceStream* BlockUses::likely_stream() { return last_stream; }
 
 void note_use(const Stream& stream, const Tensor& tensor) {
-  if (tensor.defined())
-    tensor.device()
-        .backend->block_uses(tensor.device().index)
-        .use(tensor.storage()->data(), *device_stream(stream));
+  if (!tensor.defined()) return;
+  const Storage& storage = *tensor.storage();
+  DeviceStream& user = *device_stream(stream);
+  // Noted once, the use stands until the block is freed with its storage.
+  if (storage.last_user().load(std::memory_order_relaxed) == &user) {
+    last_stream = &user;
+    return;
+  }
+  const Device device = storage.device();
+  device.backend->block_uses(device.index).use(storage.data(), user);
+  storage.last_user().store(&user, std::memory_order_relaxed);
 }
 
 }  // namespace troupe

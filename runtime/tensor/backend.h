@@ -17,6 +17,8 @@ struct KernelTable;  // ops/kernels.h
 /// backend needs no registration. It lives as long as the process.
 struct Backend {
   std::string_view name;  ///< of a device in messages: "cuda"
+  /// Whether the CPU can read and write the memory of such a device, as of devices of tests.
+  bool in_cpu_memory = false;
   /// The allocator of a device of this kind. It lives as long as the process.
   CachingAllocator& (*allocator)(std::int16_t index);
   /// The kernels for tensors of a type; null where the backend has none.

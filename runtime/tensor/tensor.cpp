@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/error.h"
+#include "runtime/tensor/backend.h"
 
 namespace troupe {
 
@@ -105,6 +106,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::clone() const {
   if (!defined()) return {};
+  check_read_by_cpu();
   Tensor result = empty(shape_, dtype_, device(), layout_);
   std::memcpy(result.raw(), raw(), bytes());
   return result;
@@ -117,6 +119,14 @@ void Tensor::check_dtype(DType wanted) const {
   if (wanted != dtype_)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("a tensor of {} was read as {}", name_of(dtype_), name_of(wanted)));
+}
+
+void Tensor::check_read_by_cpu() const {
+  const Backend* const backend = device().backend;
+  if (backend && !backend->in_cpu_memory)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("the CPU cannot read a tensor of {}", to_string(device())),
+                "read a copy: on_cpu(stream, tensor) of ops/on_device.h");
 }
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -11,6 +12,8 @@
 #include "runtime/tensor/shape.h"
 
 namespace troupe {
+
+class DeviceStream;  // runtime/device/device_stream.h
 
 /// A block of device memory with an owner. Shared by the tensors that refer to it.
 class Storage {
@@ -27,6 +30,8 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   const CachingAllocator* allocator() const { return allocator_; }  ///< null if it was wrapped
+  /// The stream whose use was noted last (note_use). To compare only.
+  std::atomic<const DeviceStream*>& last_user() const { return last_user_; }
 
  private:
   Storage() = default;
@@ -34,6 +39,7 @@ class Storage {
   std::size_t bytes_ = 0;
   Device device_;
   CachingAllocator* allocator_ = nullptr;
+  mutable std::atomic<const DeviceStream*> last_user_ = nullptr;
   std::shared_ptr<const void> owner_;
 };
 
@@ -43,7 +49,7 @@ void check_layout(Layout layout, const Shape& shape);
 /// A view of device memory. Copying a Tensor copies the handle, never the data. A default-made
 /// Tensor is undefined; it can only be assigned to. Any thread may copy handles. Actors agree on
 /// one writer of the data at a time. Only kernels of its device may access memory of a device other
-/// than the CPU.
+/// than the CPU; code of the CPU reads a copy (ops/on_device.h).
 class Tensor {
  public:
   Tensor() = default;
@@ -77,8 +83,10 @@ class Tensor {
     check_dtype(dtype_of<T>);
     return reinterpret_cast<T*>(raw());
   }
+  /// The same for code that runs on the CPU. Throws also if the memory is that of a GPU.
   template <class T>
   std::span<T> elements() const {
+    check_read_by_cpu();
     return {data<T>(), static_cast<std::size_t>(element_count())};
   }
   std::byte* raw() const { return storage_ ? storage_->data() + offset_ : nullptr; }
@@ -87,12 +95,13 @@ class Tensor {
   Tensor narrow(std::int64_t start, std::int64_t count) const;
   /// The same elements under another shape; row-major only, shares the data.
   Tensor reshape(const Shape& shape) const;
-  /// The bytes copied to new memory of the same layout; undefined if this is. For tensors
-  /// in the CPU's memory; KernelTable::copy copies between devices.
+  /// The bytes copied to new memory of the same layout; undefined if this is. Throws if the memory
+  /// is that of a GPU; KernelTable::copy copies between devices.
   Tensor clone() const;
 
  private:
   void check_dtype(DType wanted) const;
+  void check_read_by_cpu() const;
 
   Shape shape_;
   DType dtype_ = DType::f32;

@@ -421,6 +421,7 @@ CachingAllocator& allocator(std::int16_t) {
 
 constexpr Backend delayed{
     .name = "delayed",
+    .in_cpu_memory = true,
     .allocator = allocator,
     .kernels = KernelCalls<Call>::of,
     .multiplies = [](DType type) { return type == DType::f32; },

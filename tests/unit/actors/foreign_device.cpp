@@ -56,6 +56,7 @@ CachingAllocator& allocator(std::int16_t) {
 
 constexpr Backend foreign{
     .name = "foreign",
+    .in_cpu_memory = true,
     .allocator = allocator,
     .kernels = KernelCalls<Call>::of,
     .multiplies = [](DType type) { return type == DType::f32; },

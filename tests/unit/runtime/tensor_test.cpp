@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/tensor/backend.h"
 #include "runtime/tensor/cast.h"
 #include "runtime/tensor/text.h"
 
@@ -74,6 +75,21 @@ TEST(Tensor, CannotBeReadWhileUndefined) {
   EXPECT_THAT(message_of([] { Tensor().data<float>(); }), HasSubstr("undefined tensor"));
   EXPECT_THROW(Tensor().elements<float>(), Error);
   EXPECT_FALSE(Tensor().clone().defined());
+}
+
+TEST(Tensor, InTheMemoryOfADeviceIsNotReadByTheCpu) {
+  static constexpr Backend gpu{.name = "gpu"}, of_a_test{.name = "test", .in_cpu_memory = true};
+  float value = 3;
+  const auto on = [&value](const Backend& backend) {
+    return Tensor::view(Storage::wrap(&value, sizeof value, {&backend, 1}, nullptr), 0, {1},
+                        DType::f32);
+  };
+  const Tensor tensor = on(gpu);
+  EXPECT_EQ(tensor.data<float>(), &value) << "for kernels of the device";
+  EXPECT_THAT(message_of([&] { tensor.elements<float>(); }),
+              HasSubstr("the CPU cannot read a tensor of gpu:1"));
+  EXPECT_THAT(message_of([&] { tensor.clone(); }), HasSubstr("gpu:1"));
+  EXPECT_THAT(on(of_a_test).elements<float>(), ElementsAre(3));
 }
 
 TEST(Tensor, CopiesOfAHandleShareTheData) {
