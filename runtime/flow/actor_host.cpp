@@ -115,6 +115,7 @@ void hold_back(ActorHost* self, UnrecoverableStream* stream, const WorkPtr& fenc
                RuntimeAccess::Effects behind) {
   auto& held = self->state.held_back;
   if (stream && behind.empty()) {
+    account_device(self->state);  // no message will come behind which it would be done
     if (!held.empty() && held.back().effects.empty()) held.pop_back();
     held.push_back({fence, {}});
     return;

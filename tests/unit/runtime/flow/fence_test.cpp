@@ -18,6 +18,7 @@ namespace {
 using testing::Adder;
 using testing::Collector;
 using testing::Counter;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -129,6 +130,30 @@ TEST(Fence, CountsAndTracesTheTimeInWhichTheDeviceComputed) {
   ASSERT_NE(event, report.trace.end());
   EXPECT_EQ(event->end - event->begin, length);
   EXPECT_GE(event->begin, length) << "in the trace is when the device began, not the host";
+}
+
+TEST(Fence, KeepsNoTimesOfASourceThatHoldsNothingBack) {
+  const auto of_counter = std::make_shared<ManualUnrecoverableStream>();
+  const auto of_taker = std::make_shared<ManualStream>();
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  const auto counter =
+      graph.add<OnStream<Counter, ManualUnrecoverableStream>>("counter", of_counter, 6u);
+  const auto taker = graph.add<OnStream<Collector>>("taker", of_taker, seen, std::size_t{6});
+  graph.connect(counter, &Counter::out, taker, &Collector::in, {.slots = 2});
+  const auto times = std::make_shared<int>();  // each time that is not read yet has a copy
+  of_counter->on_device = [times] {
+    const auto now = std::chrono::steady_clock::now();
+    return DeviceSpan{now, now};
+  };
+  const auto without = times.use_count();
+  std::vector<std::ptrdiff_t> kept;
+  run_by_hand(graph, [&] {
+    kept.push_back(times.use_count() - without);
+    return of_taker->pass() || of_counter->pass();
+  });
+  EXPECT_THAT(*seen, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(kept, Each(0));
 }
 
 TEST(Fence, TracesTheTimeOfTheHostWhereTheDeviceDoesNotTellItsOwn) {
