@@ -63,7 +63,9 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
   ProgramFactory factory = network_program(std::move(program));
   if (options.around)
     factory.make = [around = options.around, stage, make = std::move(factory.make)](
-                       const Stream& on) { return around(stage, make(on)); };
+                       const Stream& on, StatePtr resumed) {
+      return around(stage, make(on, std::move(resumed)));
+    };
   return {.program = std::move(factory),
           .schedule = schedule_of(options, stage),
           .stage = stage,
@@ -405,8 +407,8 @@ void check(const PipelineOptions& options) {
   if (options.staleness > 0 && options.cuda_graphs)
     throw Error(
         ErrorCode::bad_options,
-        fmt::format("`cuda_graphs` is true and `staleness` {}: graphs know one place of the "
-                    "weights, but passes of several steps need several",
+        fmt::format("`cuda_graphs` is true and `staleness` {}: CUDA graphs read the "
+                    "weights at one address, but passes of several steps need several versions",
                     options.staleness),
         "set `cuda_graphs` to false, or `staleness` to 0");
   const Dataset& data = options.data.dataset;

@@ -18,7 +18,7 @@ Stage::Stage(StageOptions options)
   if (options_.schedule.credits == 0)
     throw Error(ErrorCode::bad_options,
                 fmt::format("the schedule of stage {} has 0 credits", options_.stage),
-                "give at least 1: so many micro-batches may be between forward and backward");
+                "give at least 1: it is the number of micro-batches that the stage may hold");
   if (options_.staleness > 0 && !options_.micro_batches)
     throw Error(ErrorCode::bad_options,
                 "a stage with staleness lacks the number of micro-batches of a step",
@@ -36,7 +36,8 @@ Stage::Stage(StageOptions options)
 
 StageProgram& Stage::program() {
   if (program_) return *program_;
-  program_ = options_.program(stream_.get());
+  program_ = options_.program(stream_.get(), resumed_);
+  resumed_ = nullptr;
   if (program_->ranges() != 1)
     throw Error(ErrorCode::bad_options,
                 fmt::format("the program of stage {} has {} ranges of blocks", options_.stage,
@@ -371,7 +372,7 @@ ActionLabel Stage::send_snapshot() {
 }
 
 void Stage::restore(const CommittedState& state, std::uint32_t steps) {
-  if (state) program().use(std::static_pointer_cast<const StateVersion>(state));
+  resumed_ = std::static_pointer_cast<const StateVersion>(state);
   step_ = steps;
 }
 

@@ -165,6 +165,7 @@ class Stage final : public Actor {
   StageOptions options_;
   OwnStream stream_;
   std::unique_ptr<StageProgram> program_;
+  StatePtr resumed_;        ///< with which the program begins
   std::uint32_t step_ = 0;  ///< the open step = number of committed steps
   std::vector<std::unique_ptr<Output<Gradient>>> more_gradients_;  ///< of buckets 1, 2, …
   std::map<std::uint32_t, InFlight> in_flight_;

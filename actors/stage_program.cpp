@@ -127,15 +127,16 @@ ProgramFactory network_program(NetworkProgramOptions options) {
   const std::size_t buckets =
       std::max({options.buckets.size(), options.blocks.size(), std::size_t{1}});
   const Stream stream = options.stream;
-  ProgramFactory factory(
-      [options = std::move(options), buckets](const Stream& on) -> std::unique_ptr<StageProgram> {
-        const DeviceStream* opened = device_stream(on);
-        NetworkProgramOptions own = options;
-        if (!opened || !opened->captures()) own.graph_shapes = 0;
-        auto program = std::make_unique<NetworkProgram>(own, on);
-        if (own.graph_shapes == 0) return program;
-        return std::make_unique<CapturedProgram>(std::move(program), on, buckets, own.graph_shapes);
-      });
+  ProgramFactory factory([options = std::move(options), buckets](
+                             const Stream& on, StatePtr resumed) -> std::unique_ptr<StageProgram> {
+    const DeviceStream* opened = device_stream(on);
+    NetworkProgramOptions own = options;
+    if (resumed) own.initial = std::move(resumed);
+    if (!opened || !opened->captures()) own.graph_shapes = 0;
+    auto program = std::make_unique<NetworkProgram>(own, on);
+    if (own.graph_shapes == 0) return program;
+    return std::make_unique<CapturedProgram>(std::move(program), on, buckets, own.graph_shapes);
+  });
   factory.stream = stream;
   factory.buckets = static_cast<std::uint32_t>(buckets);
   factory.part = part;

@@ -74,17 +74,24 @@ struct ModelPart {
 
 /// Makes a program: one for each incarnation of an actor.
 struct ProgramFactory {
-  using Make = std::function<std::unique_ptr<StageProgram>(const Stream& stream)>;
+  /// The program begins with the state `resumed`; null: with a first one of its own.
+  using Make = std::function<std::unique_ptr<StageProgram>(const Stream& stream, StatePtr resumed)>;
 
   ProgramFactory() = default;
   template <class F>
-  ProgramFactory(F make) requires std::is_invocable_v<const F&, const Stream&>
+  ProgramFactory(F make) requires std::is_invocable_v<const F&, const Stream&, StatePtr>
       : make(std::move(make)) {}
   /// For programs that compute on the CPU.
   template <class F>
   ProgramFactory(F make) requires std::is_invocable_v<const F&>
-      : make([make = std::move(make)](const Stream&) { return make(); }) {}
-  std::unique_ptr<StageProgram> operator()(const Stream& on) const { return make(on); }
+      : make([make = std::move(make)](const Stream&, StatePtr resumed) {
+        auto program = make();
+        if (resumed) program->use(std::move(resumed));
+        return program;
+      }) {}
+  std::unique_ptr<StageProgram> operator()(const Stream& on, StatePtr resumed = nullptr) const {
+    return make(on, std::move(resumed));
+  }
 
   /// The program gives all of its work to the stream, which outlives it.
   Make make;

@@ -166,5 +166,50 @@ TEST(StageProgram, RefusesAScheduleWithoutCredits) {
                   ::testing::HasSubstr("the schedule of stage 2 has 0 credits")));
 }
 
+/// A weight whose first values are read, as from a file.
+class ReadWeight final : public nn::Module {
+ public:
+  ReadWeight(std::string path, std::shared_ptr<int> reads)
+      : Module(std::move(path)), reads_(std::move(reads)) {}
+  void declare(StateSpec& spec) override {
+    const auto read = [reads = reads_] {
+      ++*reads;
+      return Tensor::zeros({2});
+    };
+    spec.add_parameter("weight", {2}, {.kind = Initializer::Kind::given, .read = read});
+  }
+  Value forward(Tape&, Value x) override { return x; }
+
+ private:
+  std::shared_ptr<int> reads_;
+};
+
+struct ModelWithReadWeight {
+  static constexpr std::string_view name = "read";
+  std::shared_ptr<int> reads = std::make_shared<int>(0);
+  Model make(const SampleSpec&) const {
+    Model model;
+    model.add<ReadWeight>("layer", reads);
+    return model;
+  }
+};
+
+TEST(Stage, BeginsWithTheStateThatIsRestoredAndReadsNoFirstOne) {
+  const ModelWithReadWeight model;
+  const ProgramFactory factory = network_program({.model = model, .samples = samples});
+  const StatePtr first = factory({})->state();
+  EXPECT_EQ(*model.reads, 1);
+  Stage replacement({.program = factory});
+  replacement.restore(first, 3);
+  EXPECT_EQ(replacement.state(), first);
+  EXPECT_EQ(*model.reads, 1) << "its file may have gone";
+}
+
+TEST(ProgramFactory, OfACallWithoutArgumentsGivesTheProgramItsState) {
+  const auto make = [] { return program_of({}, {}); };
+  const StatePtr state = make()->state();
+  EXPECT_EQ(ProgramFactory(make)({}, state)->state(), state);
+}
+
 }  // namespace
 }  // namespace troupe
