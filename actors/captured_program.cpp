@@ -20,8 +20,11 @@ class Blocks {
   ~Blocks() {
     const Device device = stream_->device();
     for (const auto& [block, bytes] : blocks_) {
-      device.backend->block_uses(device.index)
-          .use(block, *stream_);  // by graphs that may still run
+      try {  // graphs that use it may still run
+        device.backend->block_uses(device.index).use(block, *stream_);
+      } catch (...) {  // as when the device is lost: nobody gets the block again
+        continue;
+      }
       device.backend->allocator(device.index).release(block, bytes);
     }
   }

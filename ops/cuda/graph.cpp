@@ -28,20 +28,23 @@ void refuse_graph(const std::string& when) {
       "lower `batch_size`, raise `micro_batches`, or set `cuda_graphs` to false");
 }
 
-Graph::Graph(cudaStream_t captured) {
-  cudaGraph_t graph = nullptr;
-  check_graph(cudaStreamEndCapture(captured, &graph), "capture work",
+CapturedWork::CapturedWork(cudaStream_t captures) {
+  check_graph(cudaStreamEndCapture(captures, &graph_), "capture work",
               "at the end of a CUDA graph's capture");
-  const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
-  cudaGraphDestroy(graph);
-  check_graph(status, "make captured work ready", "while a CUDA graph is made ready");
+}
+
+CapturedWork::~CapturedWork() { cudaGraphDestroy(graph_); }
+
+void CapturedWork::begin(cudaStream_t stream) {
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capture work");
+}
+
+Graph::Graph(const CapturedWork& work) {
+  check_graph(cudaGraphInstantiate(&executable_, work.get(), 0), "make captured work ready",
+              "while a CUDA graph is made ready");
 }
 
 Graph::~Graph() { cudaGraphExecDestroy(executable_); }
-
-void Graph::begin_capture(cudaStream_t stream) {
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capture work");
-}
 
 void Graph::launch(cudaStream_t stream) const {
   check_graph(cudaGraphLaunch(executable_, stream), "launch captured work",

@@ -87,8 +87,7 @@ struct After final : HostStep {
 /// Work that was given still runs when it is destroyed.
 class NativeStream {
  public:
-  explicit NativeStream(std::int16_t device) {
-    const OnDevice here(device);
+  NativeStream() {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
   }
   ~NativeStream() { cudaStreamDestroy(stream_); }
@@ -114,8 +113,7 @@ std::uint64_t next_id() {
 
 class Stream final : public UnrecoverableStream {
  public:
-  explicit Stream(Device device)
-      : UnrecoverableStream(device), stream_(device.index), signals_(device.index) {}
+  explicit Stream(Device device) : UnrecoverableStream(device) {}
 
   WorkPtr record() override {
     const WorkPtr recorded = fence();
@@ -163,7 +161,6 @@ class Stream final : public UnrecoverableStream {
         throw not_captured("a wait for another stream");
       return;
     }
-    const OnDevice here(device().index);
     check(cudaStreamWaitEvent(stream_.get(), fence->event().get()), "wait for an event");
     waited = fence->number();
   }
@@ -196,7 +193,7 @@ class Stream final : public UnrecoverableStream {
     std::shared_lock captures(capturing());
     const std::lock_guard lock(mutex_);
     const FencePtr before = add_fence();
-    Graph::begin_capture(stream);
+    CapturedWork::begin(stream);
     before_capture_ = before;
     own_capture = std::move(captures);
   }
@@ -228,7 +225,6 @@ class Stream final : public UnrecoverableStream {
   // With the lock. None if it cannot be had: the error is that of the work which follows.
   Event timed_event() {
     try {
-      const OnDevice here(device().index);
       return Event::record(stream_.get(), Event::Kind::timed);
     } catch (const Error&) {
       return {};
@@ -236,7 +232,6 @@ class Stream final : public UnrecoverableStream {
   }
   // With the lock.
   FencePtr add_fence() {
-    const OnDevice here(device().index);
     auto fence = std::make_shared<Fence>(id_, recorded_ + 1, stream_.get(), error_);
     forget_passed();
     fences_.push_back(fence);
@@ -276,8 +271,8 @@ class Stream final : public UnrecoverableStream {
 
 class CapturedGraph final : public DeviceGraph {
  public:
-  CapturedGraph(std::shared_ptr<Stream> stream, cudaStream_t native)
-      : stream_(std::move(stream)), graph_(native) {}
+  CapturedGraph(std::shared_ptr<Stream> stream, const CapturedWork& work)
+      : stream_(std::move(stream)), graph_(work) {}
   void launch() override { graph_.launch(stream_->give()); }
 
  private:
@@ -285,14 +280,18 @@ class CapturedGraph final : public DeviceGraph {
   Graph graph_;
 };
 
-// Other threads, which wait for the lock, record fences again once the capture has ended, however
-// it ends.
 DeviceGraphPtr Stream::end_capture() {
   const auto captured = std::exchange(own_capture, {});
-  const auto self = std::static_pointer_cast<Stream>(shared_from_this());
-  const std::lock_guard lock(mutex_);
-  const auto before = std::exchange(before_capture_, nullptr);
-  return std::make_unique<CapturedGraph>(self, stream_.get());
+  // Other threads, which wait for the lock, record fences again once the capture has ended, however
+  // it ends, and before the graph is made ready.
+  const auto end = [this] {
+    const std::lock_guard lock(mutex_);
+    const auto before = std::exchange(before_capture_, nullptr);
+    return CapturedWork(stream_.get());
+  };
+  const CapturedWork work = end();
+  return std::make_unique<CapturedGraph>(std::static_pointer_cast<Stream>(shared_from_this()),
+                                         work);
 }
 
 Stream& opened(const troupe::Stream& stream) {
@@ -303,16 +302,6 @@ Stream& opened(const troupe::Stream& stream) {
 }
 
 }  // namespace
-
-// If even the current device cannot be had, the calls that follow fail too, and tell why.
-OnDevice::OnDevice(std::int16_t device) {
-  if (cudaGetDevice(&before_) != cudaSuccess || device == before_) return;
-  check(cudaSetDevice(device), "choose a device");
-  changed_ = true;
-}
-OnDevice::~OnDevice() {
-  if (changed_) cudaSetDevice(before_);
-}
 
 std::shared_ptr<DeviceStream> open_stream(Device device) {
   return std::make_shared<Stream>(device);

@@ -45,18 +45,4 @@ class NoCapture {
 void add_host_step(const Stream& stream, const std::shared_ptr<HostStep>& step,
                    const Event* wakes = nullptr);
 
-/// Calls of the runtime that name no stream, such as cudaMalloc, go to this device while one of
-/// these lives; afterwards the thread's device is the one before.
-class OnDevice {
- public:
-  explicit OnDevice(std::int16_t device);
-  ~OnDevice();
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-};
-
 }  // namespace troupe::cuda
