@@ -350,6 +350,19 @@ std::string written(const std::vector<T>& values) {
   return "[" + text + "]";
 }
 
+/// Whether the text is a list but for its brackets: "6", "6,6".
+template <class T>
+bool lists_items(const OptionTree& text) {
+  OptionTree item = text;
+  for (std::string_view rest = text.scalar;; rest.remove_prefix(1)) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    item.scalar = word.substr(std::min(word.find_first_not_of(' '), word.size()));
+    if (!Scalar<T>::parse(item)) return false;
+    rest.remove_prefix(word.size());
+    if (rest.empty()) return true;
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -370,7 +383,7 @@ OptionField field(std::string path, Converted<std::vector<T>> value, std::string
                       limits.empty_word.empty() ? "a " : fmt::format("{} or a ", limits.empty_word),
                       type_text<T>(limits, true)),
           usual.size() > 1 ? fmt::format("write a list such as {}", written(usual))
-          : tree.kind == OptionTree::Kind::scalar && Scalar<T>::parse(tree).has_value()
+          : tree.kind == OptionTree::Kind::scalar && lists_items<T>(tree)
               ? fmt::format("write [{}]", tree.scalar.substr(0, 60))
               : fmt::format(
                     "write {}a list such as [{}]",
