@@ -214,7 +214,7 @@ check_cuda() {
 # report_kernels HOME FILE REPORT: what ptxas says of a file, with the files that it includes in REPORT.d.
 report_kernels() {
   jobs() { echo 1; }
-  compile_by_nvcc "$1" "$PWD/$2" "70 75 80 90" -MD -MF "$3.d" -MT "$3" >"$3.part" || {
+  compile_by_nvcc "$1" "$PWD/$2" "70 75 90" -MD -MF "$3.d" -MT "$3" >"$3.part" || {
     cat "$3.part" >&2
     return 1
   }
