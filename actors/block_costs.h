@@ -25,8 +25,8 @@ struct BlockCosts {
   std::chrono::nanoseconds input_gradient{0};
 };
 
-/// Makes them the costs of `samples` from those of `measured` samples, to which all are in
-/// proportion but the weights and their gradient.
+/// Scales the costs that were measured with `measured` samples to `samples`; those of the weights
+/// and their gradients stay.
 void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measured);
 
 /// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes as

@@ -16,11 +16,10 @@ namespace troupe {
 /// captured, and launched; those that follow are only launched. Results leave in copies. The bits
 /// are those of the program.
 ///
-/// Inputs of the largest shapes so far have graphs, each shape its own: as many as are asked for in
-/// training, and apart from them one for evaluation. Others, such as those of a smaller last batch,
-/// run without graphs, as do indices of i64, which are checked on the CPU in each pass. The
-/// program has one range, its weights stay in place (Network::keep_in_place), and its stream
-/// captures.
+/// The `shapes` largest shapes of inputs seen so far have graphs in training, and the largest one
+/// in evaluation. Others, such as those of a smaller last batch, run without graphs, as do indices
+/// of i64, which are checked on the CPU in each pass. The program has one range, its weights stay
+/// in place (Network::keep_in_place), and its stream captures.
 class CapturedProgram final : public StageProgram {
  public:
   /// `shapes`: how many have graphs in training, at least 1.

@@ -80,7 +80,7 @@ void add_similar_names(PartialWeights& weights, const std::set<std::string_view>
         texts[i] += fmt::format(" [like {} of {}]", similar, of_whom);
     }
   };
-  add(weights.anew, lacking, surplus, "the file");
+  add(weights.initialised, lacking, surplus, "the file");
   add(weights.unused, surplus, lacking, "the model");
 }
 
@@ -131,11 +131,11 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
   std::map<std::string_view, const TensorInfo*> in_file;
   for (const TensorInfo& tensor : file.tensors) in_file.emplace(tensor.name, &tensor);
   const TensorSource begun = new_weights(spec, options.seed);
-  PartialWeights result{.tensors = begun, .anew = {}, .unused = kept_constants(*spec, file)};
+  PartialWeights result{.tensors = begun, .initialised = {}, .unused = kept_constants(*spec, file)};
   std::set<std::string> taken;
   std::vector<std::string> misfits;
   bool any_fits = false;                // counters, such as num_batches_tracked, fit any model
-  std::set<std::string_view> in_model;  // those that do not fit are in `anew`
+  std::set<std::string_view> in_model;  // those that do not fit are in `initialised`
   for (const ConstantSpec& constant : spec->constants()) in_model.insert(constant.name);
   for (const TensorInfo& wanted : begun.tensors) {
     in_model.insert(wanted.name);
@@ -145,8 +145,8 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
       taken.insert(wanted.name);
       any_fits |= is_floating(wanted.dtype);
     } else {
-      result.anew.push_back(fmt::format("{} ({})", wanted.name, why));
-      if (found != in_file.end()) misfits.push_back(result.anew.back());
+      result.initialised.push_back(fmt::format("{} ({})", wanted.name, why));
+      if (found != in_file.end()) misfits.push_back(result.initialised.back());
     }
   }
   if (!any_fits) throw nothing_fits(origin, std::ssize(given.tensors), file, begun, misfits);

@@ -9,8 +9,8 @@ namespace troupe {
 
 /// The result of loading a file that has only some of the model's tensors.
 struct PartialWeights {
-  TensorSource tensors;             ///< all of the model's
-  std::vector<std::string> anew;    ///< tensors with initial values, and why; without full stops
+  TensorSource tensors;                  ///< all of the model's
+  std::vector<std::string> initialised;  ///< what has initial values, and why; without full stops
   std::vector<std::string> unused;  ///< tensors of the file that the model does not take, or why
   // The first ones of both have a similar name of the other side: "a [like b of the file]".
 };

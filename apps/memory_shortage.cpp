@@ -56,13 +56,13 @@ void end() {
   std::_Exit(exit_failed);
 }
 
-/// ", of it 80 MiB for workspaces of kernels": the largest part there.
+/// ", of which 80 MiB for workspaces of kernels": the largest part there.
 std::string largest_part(const MemoryBound& bound, MemoryBound::Place place) {
   const MemoryBound::Part* largest = nullptr;
   for (const auto& part : bound.parts)
     if (part.place == place && (!largest || part.bytes > largest->bytes)) largest = &part;
   if (!largest) return {};
-  return fmt::format(", of it {} MiB for {}", largest->bytes >> 20, largest->what);
+  return fmt::format(", of which {} MiB for {}", largest->bytes >> 20, largest->what);
 }
 
 /// "; its edge stage/0.output → stage/1.input holds 4 × 20.0 MiB": the edge whose slots take the

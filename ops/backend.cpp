@@ -14,10 +14,10 @@ void check_products(const Stream& stream) {
   const Backend& computes = backend(stream.device);
   if ((stream.conv_tf32 || stream.matmul_tf32) && !computes.has_tf32)
     throw Error(ErrorCode::unsupported,
-                fmt::format("`{}` allows TF32, which the device {} does not have",
+                fmt::format("`{}` is tf32, but the device {} has no TF32",
                             stream.conv_tf32 ? "Stream::conv_tf32" : "Stream::matmul_tf32",
                             to_string(stream.device)),
-                "leave it at its default, or compute on a GPU");
+                "set it to ieee, or compute on a GPU");
   if (computes.multiplies(stream.products)) return;
   const bool bf16 = stream.products == DType::bf16 && stream.device == Device::cpu();
   throw Error(

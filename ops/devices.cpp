@@ -1,5 +1,7 @@
 #include "ops/devices.h"
 
+#include <fmt/format.h>
+
 #include "ops/gpu_library.h"
 #include "ops/on_device.h"
 #include "runtime/device/own_stream.h"
@@ -36,6 +38,11 @@ Result<Device> find_gpu() {
 Device choose_device(DeviceChoice choice, std::uint32_t processes) {
   if (choice == DeviceChoice::cpu) return Device::cpu();
   if (choice == DeviceChoice::automatic && processes > 1) return Device::cpu();
+  if (processes > 1)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} processes, but no transport carries a GPU's tensors between them",
+                            processes),
+                "start one process, or set `device` to cpu");
   const Result<Device> gpu = find_gpu();
   if (choice == DeviceChoice::cuda) return gpu.value();
   return gpu ? gpu.value() : Device::cpu();

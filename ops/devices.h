@@ -25,7 +25,8 @@ Error no_gpu(const std::string& reason,
              std::string remedy = "compute on the CPU, or build with CUDA (docs/gpu.md)");
 
 /// For a run of so many processes: of several, a choice that is automatic takes the CPU, since no
-/// transport carries a GPU's tensors. Throws what find_gpu() returns if a GPU is demanded.
+/// transport carries a GPU's tensors, and one that demands a GPU throws. Throws what find_gpu()
+/// returns if a GPU is demanded.
 Device choose_device(DeviceChoice choice, std::uint32_t processes);
 
 }  // namespace troupe

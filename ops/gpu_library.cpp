@@ -72,7 +72,7 @@ Result<const GpuLibrary*> open_library() {
   if (!version) return no_gpu(fmt::format("{}: it is not {}", name, library_name));
   if (std::string_view(version()) != TROUPE_VERSION || !library)
     return no_gpu(fmt::format("{} is of Troupe {}, this program of {}{}", name, version(),
-                              TROUPE_VERSION, library ? "" : " and another build"),
+                              TROUPE_VERSION, library ? "" : ", but of another build"),
                   "build both together");
   return library();
 }

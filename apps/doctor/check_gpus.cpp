@@ -17,7 +17,7 @@ std::string version_text(int version) {
 class GpuChecks {
  public:
   GpuChecks(const Machine& machine, const Demands& demands)
-      : machine_(machine), demands_(demands), reserved_(machine.reserved_gpus()) {}
+      : machine_(machine), demands_(demands), allocated_(machine.allocated_gpus()) {}
 
   Findings take() {
     if (demands_.device == DeviceChoice::cpu)
@@ -30,15 +30,15 @@ class GpuChecks {
 
  private:
   bool asked() const { return demands_.device == DeviceChoice::cuda; }
-  bool is_of_interest() const { return asked() || reserved_ > 0 || machine_.gpus_of_node > 0; }
-  /// "2 reserved GPUs", or, where no queue says so, those of the node.
+  bool is_of_interest() const { return asked() || allocated_ > 0 || machine_.gpus_of_node > 0; }
+  /// "2 allocated GPUs", or, where no queue says so, those of the node.
   std::string gpus() const {
-    return reserved_ > 0 ? counted(reserved_, "reserved GPU")
-                         : counted(machine_.gpus_of_node, "GPU") + " of this node";
+    return allocated_ > 0 ? counted(allocated_, "allocated GPU")
+                          : counted(machine_.gpus_of_node, "GPU") + " of this node";
   }
   std::string idle() const {
-    if (reserved_ == 0 && machine_.gpus_of_node == 0) return {};
-    const bool one = reserved_ == 1 || (reserved_ == 0 && machine_.gpus_of_node == 1);
+    if (allocated_ == 0 && machine_.gpus_of_node == 0) return {};
+    const bool one = allocated_ == 1 || (allocated_ == 0 && machine_.gpus_of_node == 1);
     return fmt::format(": {} stay{} idle", gpus(), one ? "s" : "");
   }
   void warn(std::string message, std::string remedy) {
@@ -62,7 +62,7 @@ class GpuChecks {
   }
 
   void check_choice_of_cpu() {
-    if (reserved_ > 0)
+    if (allocated_ > 0)
       warn("the option device is cpu" + idle(), "-r device=auto, or use CPU nodes");
   }
 
@@ -100,7 +100,7 @@ class GpuChecks {
   bool check_visible() {
     const GpuSurvey& cuda = *machine_.cuda;
     if (!cuda.gpus.empty()) return true;
-    if (machine_.has("CUDA_VISIBLE_DEVICES") && (reserved_ > 0 || machine_.gpus_of_node > 0))
+    if (machine_.has("CUDA_VISIBLE_DEVICES") && (allocated_ > 0 || machine_.gpus_of_node > 0))
       refuse(fmt::format("CUDA_VISIBLE_DEVICES={} hides all GPUs",
                          machine_.variable("CUDA_VISIBLE_DEVICES")),
              "unset CUDA_VISIBLE_DEVICES", true);
@@ -114,8 +114,10 @@ class GpuChecks {
     const GpuSurvey& cuda = *machine_.cuda;
     const GpuSurvey::Gpu& gpu = cuda.gpus.front();
     if (runs_on(cuda, gpu.architecture)) return;
-    refuse(fmt::format("{} is of sm_{}, but this troupe has kernels for {} only", gpu.name,
-                       gpu.architecture, kernels_text(cuda)),
+    refuse(fmt::format(
+               "{} has compute capability {}.{} (sm_{}), but this troupe has kernels for {} only",
+               gpu.name, gpu.architecture / 10, gpu.architecture % 10, gpu.architecture,
+               kernels_text(cuda)),
            build_for(gpu.architecture));
   }
 
@@ -140,11 +142,12 @@ class GpuChecks {
   }
 
   void check_idle() {
-    if (reserved_ < 2) return;
+    if (allocated_ < 2) return;
     const bool parts = machine_.cuda->gpus.front().name.find("MIG") != std::string::npos;
-    warn(fmt::format("{}, but a run uses one{}: {} stay{} idle", counted(reserved_, "reserved GPU"),
-                     parts ? ", as CUDA shows a process one MIG instance" : "", reserved_ - 1,
-                     reserved_ == 2 ? "s" : ""),
+    warn(fmt::format("{}, but a run uses one{}: {} stay{} idle",
+                     counted(allocated_, "allocated GPU"),
+                     parts ? ", as CUDA shows a process one MIG instance" : "", allocated_ - 1,
+                     allocated_ == 2 ? "s" : ""),
          "--gpus-per-node=1");
   }
 
@@ -160,7 +163,7 @@ class GpuChecks {
 
   const Machine& machine_;
   const Demands& demands_;
-  int reserved_;
+  int allocated_;
   Findings findings_;
 };
 

@@ -195,7 +195,7 @@ Findings check_cluster(const Machine& machine, const ClusterProfile& profile) {
              fmt::format("this troupe is built for {}, but the nodes {} of {} are {}",
                          machine.architecture, kind.name, profile.title, kind.architecture),
              "for runs on these nodes, build it on one of them"});
-  const bool gpus = machine.reserved_gpus() > 0;
+  const bool gpus = machine.allocated_gpus() > 0;
   for (const auto& line : profile.environment) {
     const bool needed =
         std::all_of(line.when.begin(), line.when.end(), [&](const std::string& word) {

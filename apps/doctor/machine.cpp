@@ -193,7 +193,7 @@ std::string Machine::variable(const std::string& name) const {
   return found == environment.end() ? "" : found->second;
 }
 
-int Machine::reserved_gpus() const {
+int Machine::allocated_gpus() const {
   const std::string on_node = variable("SLURM_GPUS_ON_NODE");
   int count = 0;
   const auto [end, error] = std::from_chars(on_node.data(), on_node.data() + on_node.size(), count);

@@ -59,7 +59,7 @@ struct Machine {
   int processes() const { return world ? world->local_size : 1; }  ///< on this node
   bool several_nodes() const { return world && world->nodes > 1; }
   /// GPUs of this node that the queue gave to the job; 0 if none or unknown.
-  int reserved_gpus() const;
+  int allocated_gpus() const;
   /// Whether kernels of this program run on the first GPU that CUDA shows, as far as can be told
   /// without running one.
   bool has_usable_gpu() const;

@@ -43,11 +43,11 @@ std::string folders_text(const Machine& machine) {
   return "for temporary files and caches: " + listed(paths, 4);
 }
 
-/// The GPU that a run would use, and those that are reserved.
+/// The GPU that a run would use, and those that are allocated.
 std::string gpus_text(const Machine& machine, const Demands& demands) {
-  const int reserved = machine.reserved_gpus();
+  const int allocated = machine.allocated_gpus();
   const std::string given =
-      reserved == 0 ? "none is reserved" : fmt::format("{} reserved", reserved);
+      allocated == 0 ? "none is allocated" : fmt::format("{} allocated", allocated);
   if (!machine.cuda && machine.cuda_error && machine.cuda_error->code() == ErrorCode::io)
     return "no CUDA in this build, " + given;
   const bool several = machine.world && machine.world->size > 1;

@@ -38,10 +38,10 @@ void add_ignored(CLI::App& verb, const std::string& name, Value& value) {
 
 void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
   verb.add_flag("--standalone", flags.standalone, "run on this host only");
-  add(verb, "--nnodes", flags.nnodes, "NUMBER", "number of hosts (1)");
+  add(verb, "--nnodes", flags.nnodes, "NUMBER", "number of nodes (1)");
   add(verb, "--nproc-per-node", flags.nproc_per_node, "NUMBER|cpu|gpu|auto",
-      "processes on this host (1)");
-  add(verb, "--node-rank", flags.node_rank, "NUMBER", "rank of this host, from 0 (assigned)");
+      "processes on this node (1)");
+  add(verb, "--node-rank", flags.node_rank, "NUMBER", "rank of this node, from 0 (assigned)");
   add(verb, "--rdzv-endpoint", flags.rdzv_endpoint, "HOST[:PORT]",
       "rendezvous of the hosts, the same on all hosts (port 29400)");
   add(verb, "--rdzv-id", flags.rdzv_id, "NAME",
@@ -58,7 +58,8 @@ void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
 }
 
 void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
-  add_ignored(verb, "--max-restarts", flags.max_restarts);
+  add(verb, "--max-restarts", flags.max_restarts, "NUMBER",
+      "passed on as TORCHELASTIC_MAX_RESTARTS; restarts nothing (0)");
   add(verb, "--grace-period", flags.grace_period, "SECONDS",
       "time between SIGTERM and SIGKILL (30)");
   add(verb, "--log-dir", flags.log_dir, "FOLDER",

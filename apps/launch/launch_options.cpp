@@ -41,10 +41,10 @@ int nodes_of(const std::string& text) {
   const auto range = split(text, ':');
   const auto least = whole(range.front()), most = whole(range.back());
   if (range.size() > 2 || !least || !most || *least < 1 || *most < *least || *most > 65'536)
-    refuse("--nnodes", text, "not a number of hosts", "--nnodes 2");
+    refuse("--nnodes", text, "not a number of nodes", "--nnodes 2");
   if (*least != *most)
-    refuse("--nnodes", text, "the number of hosts cannot change during a run",
-           fmt::format("--nnodes {} on each of {} hosts", *most, *most));
+    refuse("--nnodes", text, "the number of nodes cannot change during a run",
+           fmt::format("--nnodes {} on each of {} nodes", *most, *most));
   return *most;
 }
 

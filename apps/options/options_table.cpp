@@ -275,7 +275,7 @@ void add_run(OptionFields& fields, Options& o) {
       field("deterministic", o.pipeline.stream.deterministic,
             "true: the same options give the same bits; false: on a GPU, convolutions take the "
             "algorithm that cuDNN predicts to be fastest, and the bits may differ from run to run "
-            "and after a restart",
+            "and after a restart; not tried on a GPU yet",
             {.synonyms = {"use_deterministic_algorithms", "cudnn_deterministic"},
              .setting = "Stream::deterministic"}));
   fields.push_back(

@@ -206,12 +206,10 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   if (processes > 1) print_processes(planned);
   print_edges(planned);
   if (is_described(planned))
-    print_out(
-        "\ntimes and the schedule are left out, since only devices that are here can be "
-        "measured\n{}",
-        given.pipeline.partition.empty() && pipeline.partition.size() > 1
-            ? "the stages are balanced by times of this CPU; parallel.partition sets them\n"
-            : "");
+    print_out("\nno times and no schedule: this device is not here to be measured\n{}",
+              given.pipeline.partition.empty() && pipeline.partition.size() > 1
+                  ? "the stages are balanced by times of this CPU; parallel.partition sets them\n"
+                  : "");
   return exit_done;
 }
 
@@ -226,11 +224,11 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  verb->add_option("--nnodes", arguments->hosts, "hosts of the run (1)")
+  verb->add_option("--nnodes", arguments->hosts, "nodes of the run (1)")
       ->check(CLI::Range(1, most_hosts))
       ->option_text("NUMBER");
   verb->add_option("--nproc-per-node,--nproc_per_node,--nproc", arguments->processes_per_host,
-                   "processes on each host (1)")
+                   "processes on each node (1)")
       ->check(CLI::Range(1, most_processes))
       ->option_text("NUMBER");
   verb->add_option("--device", arguments->device,

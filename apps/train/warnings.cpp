@@ -211,12 +211,12 @@ std::vector<std::string> weights_warnings(const Options& options, const Starting
   const PartialWeights found = partial_weights(pipeline, weights.tensors, weights.name());
   constexpr std::size_t shown = 8;
   std::vector<std::string> sentences;
-  if (!found.anew.empty())
+  if (!found.initialised.empty())
     sentences.push_back(fmt::format(
         "{}: {}",
-        fmt::format("{} of the model's {} tensors {} newly initialised", found.anew.size(),
-                    found.tensors.tensors.size(), found.anew.size() == 1 ? "is" : "are"),
-        listed(found.anew, shown)));
+        fmt::format("{} of the model's {} tensors {} newly initialised", found.initialised.size(),
+                    found.tensors.tensors.size(), found.initialised.size() == 1 ? "is" : "are"),
+        listed(found.initialised, shown)));
   if (!found.unused.empty())
     sentences.push_back(fmt::format("{} of {} not used: {}",
                                     counted(std::ssize(found.unused), "tensor"),
@@ -279,7 +279,7 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   const std::string processor = backend(pipeline.stream.device).fingerprint();
   if (!start.processor.empty() && start.processor != processor)
     sentences.push_back(fmt::format(
-        "the checkpoint was written on another type of processor ({}, here {}): kernels "
+        "the checkpoint was written on another device or type of processor ({}, here {}): kernels "
         "may select other algorithms, so the weights may differ in their last bits",
         start.processor, processor));
   return sentences;

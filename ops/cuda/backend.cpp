@@ -43,9 +43,10 @@ void* allocate(std::size_t bytes) {
     refuse_graph(fmt::format("while a CUDA graph is captured: {} bytes requested", bytes));
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "query free memory");
-  throw OutOfMemory(fmt::format("{} of {} free", free, total),
-                    "lower `batch_size`, raise `micro_batches`, make the model smaller, see with "
-                    "nvidia-smi whether other processes use the GPU, or choose a larger one");
+  throw OutOfMemory(
+      fmt::format("{} of {} free", free, total),
+      "lower `batch_size`, raise `micro_batches`, make the model smaller, see with "
+      "nvidia-smi whether other processes use the GPU, or use a GPU with more memory");
 }
 
 void release(void* block, std::size_t) {
@@ -61,7 +62,7 @@ std::string fingerprint() {
   check(cudaDriverGetVersion(&driver), "describe the driver");
   // With 0 no library of NVIDIA's rounds to TF32, whatever the stream allows.
   const char* tf32 = std::getenv("NVIDIA_TF32_OVERRIDE");
-  return fmt::format("{}, sm_{}{}, {} multiprocessors, driver of CUDA {}.{}, {}, {}{}", found.name,
+  return fmt::format("{}, sm_{}{}, {} multiprocessors, driver for CUDA {}.{}, {}, {}{}", found.name,
                      found.major, found.minor, found.multiProcessorCount, driver / 1000,
                      driver % 1000 / 10, dnn_version(), blas_version(),
                      tf32 ? fmt::format(", NVIDIA_TF32_OVERRIDE={}", tf32) : "");

@@ -151,10 +151,8 @@ Plan make_plan(const Product& p, const Arithmetic& how) {
   if (status == CUBLAS_STATUS_SUCCESS && found == 1)
     plan.choice = best;
   else
-    warn_once(
-        fmt::format("cuBLASLt supports no algorithm for {}, which a slow kernel computes "
-                    "instead",
-                    text_of(p, how)));
+    warn_once(fmt::format("cuBLASLt has no algorithm for {}, so a slower kernel computes it",
+                          text_of(p, how)));
   return plan;
 }
 

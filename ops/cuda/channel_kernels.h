@@ -22,7 +22,7 @@ struct Spread {
   __device__ int height() const { return block_threads / width; }
 };
 
-/// As few rows of a block's threads as hold so many packs, so that neighbours read neighbours.
+/// The row width that covers `packs` with the fewest rows: neighbours read neighbouring packs.
 inline int width_for(std::int64_t packs) {
   const std::int64_t rows = std::max<std::int64_t>(1, (packs + block_threads - 1) / block_threads);
   return static_cast<int>(std::max<std::int64_t>(1, (packs + rows - 1) / rows));
@@ -118,7 +118,7 @@ struct ChannelSums {  // no initial values: an array of them in shared memory ha
   }
 };
 
-/// Adds up what the threads of one column of the block have; `across` 0 gets it.
+/// Adds up what the threads of one column of the block have; that with `across` 0 gets the sum.
 __device__ inline ChannelSums sum_across(const ChannelSums& value, const Spread& spread) {
   __shared__ ChannelSums all[block_threads];
   const int place = static_cast<int>(threadIdx.x);

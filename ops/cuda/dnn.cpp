@@ -227,8 +227,8 @@ class Plan final : public ConvolutionPlan {
         workspace_ = static_cast<std::size_t>(graph_.get_workspace_size());
         if (failure)
           warn_once(
-              fmt::format("cuDNN could not build its first plan for {}, so another computes "
-                          "it, with other bits: {}",
+              fmt::format("cuDNN failed to build its preferred plan for {}; the next plan gives "
+                          "other bits: {}",
                           text_of(work_), failure->message()));
         return std::nullopt;
       }

@@ -24,8 +24,8 @@ Error without_driver_for(const std::string& what) {
     return unusable(what + ": no driver is installed here",
                     "run on a host with a GPU, or compute on the CPU");
   return unusable(
-      fmt::format("{}: the driver supports CUDA up to {}.{}, and this build is with CUDA {}.{}",
-                  what, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10),
+      fmt::format("{}: the driver supports CUDA up to {}.{}, but this build needs CUDA {}.{}", what,
+                  driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10),
       fit_driver(runtime, driver));
 }
 
@@ -34,9 +34,11 @@ Error without_kernels_for(const std::string& what) {
   if (cudaGetDeviceProperties(&found, 0) != cudaSuccess)
     return unusable(what, "build for the architecture of this GPU (TROUPE_CUDA_ARCHITECTURES)");
   const int architecture = 10 * found.major + found.minor;
-  return unusable(fmt::format("{}: {} is of sm_{}, and this build has kernels for {}", what,
-                              found.name, architecture, kernels_text(compiled_for())),
-                  build_for(architecture));
+  return unusable(
+      fmt::format(
+          "{}: {} has compute capability {}.{} (sm_{}), but this build has kernels for {} only",
+          what, found.name, found.major, found.minor, architecture, kernels_text(compiled_for())),
+      build_for(architecture));
 }
 
 /// The context is lost, and with it all that lay in the device's memory: another incarnation of the
@@ -85,7 +87,8 @@ void check(cudaError_t status, const char* operation, std::source_location where
     case cudaErrorStubLibrary:
       throw unusable(
           what,
-          "see whether another process uses the GPU exclusively, ask its administrators, or "
+          "see whether another process uses the GPU exclusively, ask the administrators of "
+          "the host, or "
           "compute on the CPU");
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureInvalidated:
@@ -138,7 +141,7 @@ void check_alike(const char* kernel, const Tensor& a, const Tensor& b) {
 void check_f32(DType dtype) {
   if (dtype != DType::f32)
     throw Error(ErrorCode::unsupported, fmt::format("no kernel for {} on a GPU", name_of(dtype)),
-                "compute in f32 or f64");
+                "compute in f32");
 }
 
 }  // namespace troupe::cuda

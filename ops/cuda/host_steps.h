@@ -5,11 +5,11 @@
 
 namespace troupe::cuda {
 
-/// What the host does when a stream has come to some point of its work.
+/// A callback that the host runs when a stream reaches it.
 class HostStep {
  public:
   virtual ~HostStep() = default;
-  /// Does it, unless the stream has not come that far: then false. It must not block.
+  /// Runs it; false if the stream has not reached it yet. It must not block.
   virtual bool try_run() = 0;
 };
 

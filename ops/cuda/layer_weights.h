@@ -24,9 +24,9 @@ struct LayerWeights {
     bias = new_bias;
     version = new_version;
   }
-  /// The weight in a layout and type. A copy is written once for each version, and by all work that
-  /// is repeated, which finds another version each time. It stays in its place: kernels of one
-  /// stream alone use it. Launches of graphs leave `version` as it is, so a stage evaluates a
+  /// The weight in a layout and type, in a copy that keeps its address, for kernels of one stream.
+  /// It is converted once for each version. Repeated work converts in every run, because its
+  /// version changes. The launch of a graph does not update `version`, so a stage must evaluate a
   /// version before it trains with it.
   const Tensor& weight_in(const Stream& stream, Layout layout, DType dtype) {
     if (layout == weight.layout() && dtype == weight.dtype()) return weight;

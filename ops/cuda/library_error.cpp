@@ -35,9 +35,10 @@ void throw_error(const LibraryFailure& failure) {
                       graphs +
                           "lower `batch_size`, raise `micro_batches`, or choose a device with "
                           "more memory");
-  throw Error(ErrorCode::unsupported, what,
-              fmt::format("{}look for a {} that fits the driver and the CUDA toolkit of this build",
-                          graphs, failure.library));
+  throw Error(
+      ErrorCode::unsupported, what,
+      fmt::format("{}install a {} that matches the driver and the CUDA toolkit of this build",
+                  graphs, failure.library));
 }
 
 void warn_once(const std::string& text) {

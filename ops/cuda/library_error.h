@@ -17,9 +17,8 @@ struct LibraryFailure {
   bool out_of_memory = false;  ///< whether it answered so
 };
 
-/// Throws what the failure means: the error of the context, if that is lost, since every call fails
-/// then; OutOfMemory, if the library said so or hardly any memory is free, as libraries call that
-/// an internal error too; else Error{unsupported}.
+/// Throws the error of the context if that is lost; OutOfMemory if the library reports it or hardly
+/// any memory is free, which libraries also report as internal errors; else Error{unsupported}.
 [[noreturn]] void throw_error(const LibraryFailure& failure);
 
 /// Calls `f`; if it throws OutOfMemory, once more after the allocator's free blocks have been given

@@ -116,7 +116,7 @@ Pinned::Pinned(std::size_t bytes) : data_(take_free(size_class(bytes))), bytes_(
   }
   cudaGetLastError();
   throw OutOfMemory(fmt::format("CUDA could not pin {} bytes of the CPU's memory", bytes_),
-                    "give the process or its job more memory of the host, or lower `batch_size`");
+                    "give the process or its job more host memory, or lower `batch_size`");
 }
 
 Pinned::~Pinned() {

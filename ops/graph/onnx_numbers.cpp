@@ -11,7 +11,7 @@ namespace troupe::graph::onnx {
 namespace {
 
 std::vector<Size> integers_of(const Tensor& tensor) {
-  const Tensor wide = widened(tensor);
+  const Tensor wide = widest(tensor);
   std::vector<Size> result;
   result.reserve(static_cast<std::size_t>(wide.element_count()));
   for (const std::int64_t element : wide.elements<std::int64_t>()) result.push_back(fixed(element));

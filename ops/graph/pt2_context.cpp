@@ -78,7 +78,7 @@ ValueId Pt2Context::enter(const std::string& name, bool as_buffer) {
 }
 
 ValueId Pt2Context::constant(std::string name, const Tensor& tensor) {
-  Tensor converted = widened(tensor);
+  Tensor converted = widest(tensor);
   return builder.add_value(
       {.kind = Value::Kind::constant,
        .name = std::move(name),

@@ -29,8 +29,8 @@ class DeviceRange {
   DeviceRange& operator=(const DeviceRange&) = delete;
 
   /// From the beginning of the first work to the end of the last; none before that end, or after an
-  /// error of the device. Precise in its length; its place is off by at most the time that the host
-  /// takes to learn of an end. To be read once, in the order of the ranges.
+  /// error of the device. The duration is exact; begin and end may be late by the time that the
+  /// host takes to notice an end. To be read once, in the order of the ranges.
   virtual std::optional<DeviceSpan> span() = 0;
 };
 using DeviceRangePtr = std::unique_ptr<DeviceRange>;

@@ -10,7 +10,7 @@ class UnrecoverableStream : public DeviceStream {
  public:
   using DeviceStream::DeviceStream;
 
-  /// As record(), for other streams to wait for: the host may learn late that it has passed.
+  /// As record(), but the host is not told when it passes: for other streams to wait for.
   virtual WorkPtr fence() = 0;
   /// Requests an early notification of the host when a fence() of this stream has passed.
   virtual void notify(const WorkPtr& fence) = 0;

@@ -19,9 +19,9 @@ struct AllocatorCounters {
 
 /// Where an allocator's blocks come from, each aligned to 64 bytes. Thread-safe.
 struct DeviceMemory {
-  /// Without memory: null, or OutOfMemory with what is free.
+  /// If memory is out: returns null, or throws OutOfMemory with the free bytes.
   std::function<void*(std::size_t bytes)> allocate;
-  /// Once no work on the device uses it.
+  /// Called when no work on the device uses the block.
   std::function<void(void* block, std::size_t bytes)> release;
 };
 

@@ -103,7 +103,7 @@ Tensor cast(const Tensor& tensor, DType dtype) {
   });
 }
 
-Tensor widened(const Tensor& tensor) {
+Tensor widest(const Tensor& tensor) {
   if (is_floating(tensor.dtype())) return cast(tensor, DType::f64);
   if (tensor.dtype() == DType::i64) return tensor;
   return visit_element(tensor.dtype(), [&](auto element) {

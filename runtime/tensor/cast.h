@@ -16,6 +16,6 @@ Tensor cast(const Tensor& tensor, DType dtype);
 
 /// A tensor of any type as one of f64, or of i64 for integers and truth values: itself, or a
 /// converted copy of the same layout, in the CPU's memory. Of u64 the values beyond i64 wrap.
-Tensor widened(const Tensor& tensor);
+Tensor widest(const Tensor& tensor);
 
 }  // namespace troupe

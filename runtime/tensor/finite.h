@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-/// The first element that is infinite or no number, of a row-major tensor in the CPU's memory;
+/// The first element that is infinite or NaN, of a row-major tensor in the CPU's memory;
 /// nothing if there is none, or if its elements are no floating point numbers. One pass over the
 /// memory.
 std::optional<std::int64_t> first_not_finite(const Tensor& tensor);

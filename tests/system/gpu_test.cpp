@@ -132,7 +132,11 @@ TEST_F(Gpu, RefusesSeveralProcessesWhichNoTransportJoins) {
   const Outcome launched = command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml",
                                     "-o", "processes", "-r", "parallel.pipeline=2"});
   EXPECT_NE(launched.exit_code, 0);
-  EXPECT_THAT(launched.error, HasSubstr("sends tensors on cuda:0 to rank"));
+  const std::string refusal = "2 processes, but no transport carries a GPU's tensors between them";
+  const std::size_t first = launched.error.find(refusal);
+  EXPECT_NE(first, std::string::npos) << launched.error;
+  EXPECT_EQ(launched.error.find(refusal, first + 1), std::string::npos) << launched.error;
+  EXPECT_FALSE(fs::exists(root_ / "processes"));
   const Outcome automatic =
       command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml", "-o", "automatic",
                "-r", "parallel.pipeline=2", "-r", "device=auto"});
@@ -192,7 +196,7 @@ TEST_F(Gpu, TrainsInOtherPrecisionsAndSaysSo) {
                     Not(HasSubstr("tensor cores"))));
   expect_evaluates_on_gpu("tf32");
   EXPECT_THAT(with_library("/missing.so", {"eval", "tf32"}).error,
-              AllOf(HasSubstr("conv_precision allows TF32, which the device cpu does not have"),
+              AllOf(HasSubstr("conv_precision is tf32, but the device cpu has no TF32"),
                     HasSubstr("or compute on a GPU")));
 }
 
@@ -282,19 +286,22 @@ TEST_F(Gpu, TellsWhichKernelsTheBuildHasWhereNoneIsForTheGpu) {
   EXPECT_NE(asked.exit_code, 0);
   EXPECT_THAT(asked.error,
               AllOf(HasSubstr("no kernel image is available"),
-                    HasSubstr("emulated is of sm_70, and this build has kernels for sm_90"),
+                    HasSubstr("emulated has compute capability 7.0 (sm_70), but this build has "
+                              "kernels for sm_90 only"),
                     HasSubstr("try: build with -DTROUPE_CUDA_ARCHITECTURES=70-real and CUDA 12")));
   const Outcome doctor = emulated({"CUDA_ON_CPU_ARCHITECTURE=70"}, {"doctor", "options.yaml"});
-  EXPECT_THAT(doctor.out,
-              HasSubstr("error: GPUs: emulated is of sm_70, but this troupe has kernels "
-                        "for sm_90 only"));
+  EXPECT_THAT(
+      doctor.out,
+      HasSubstr(
+          "error: GPUs: emulated has compute capability 7.0 (sm_70), but this troupe has kernels "
+          "for sm_90 only"));
 }
 
 TEST_F(Gpu, TellsTheVersionsOfADriverThatIsTooOld) {
   const Outcome asked = emulated({"CUDA_ON_CPU_DRIVER=11080"}, {"train", "options.yaml"});
   EXPECT_NE(asked.exit_code, 0);
   EXPECT_THAT(asked.error,
-              AllOf(HasSubstr("the driver supports CUDA up to 11.8, and this build is with CUDA"),
+              AllOf(HasSubstr("the driver supports CUDA up to 11.8, but this build needs CUDA"),
                     HasSubstr("try: update the driver to 5")));
   const Outcome doctor = emulated({"CUDA_ON_CPU_DRIVER=11080"}, {"doctor", "options.yaml"});
   EXPECT_THAT(doctor.out,

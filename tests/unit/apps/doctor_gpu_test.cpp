@@ -65,33 +65,33 @@ TEST(DoctorGpu, SaysNothingWhereAllIsWell) {
 TEST(DoctorGpu, ShowsWhichOneARunUses) {
   const auto seen = observations(with_gpu(), automatic);
   EXPECT_EQ(std::ranges::find(seen, "GPUs", &Observation::check)->seen,
-            "NVIDIA H100 (sm_90, 80 GiB), none is reserved");
+            "NVIDIA H100 (sm_90, 80 GiB), none is allocated");
   const auto unused = observations(with_gpu(), on_cpu);
-  EXPECT_EQ(std::ranges::find(unused, "GPUs", &Observation::check)->seen, "none is reserved");
+  EXPECT_EQ(std::ranges::find(unused, "GPUs", &Observation::check)->seen, "none is allocated");
   Machine without = with_gpu();
   without.cuda.reset();
   without.cuda_error = Error(ErrorCode::io, "not found", "build it");
   const auto none = observations(without, automatic);
   EXPECT_EQ(std::ranges::find(none, "GPUs", &Observation::check)->seen,
-            "no CUDA in this build, none is reserved");
+            "no CUDA in this build, none is allocated");
 }
 
-TEST(DoctorGpu, FlagsReservedGpusThatTheOptionsLeaveIdle) {
+TEST(DoctorGpu, FlagsAllocatedGpusThatTheOptionsLeaveIdle) {
   Machine machine = with_gpu();
   machine.environment["SLURM_JOB_GPUS"] = "0,3";
   EXPECT_EQ(found(machine, on_cpu),
-            "warning the option device is cpu: 2 reserved GPUs stay idle | -r device=auto, or use "
+            "warning the option device is cpu: 2 allocated GPUs stay idle | -r device=auto, or use "
             "CPU nodes\n");
 }
 
-TEST(DoctorGpu, FlagsReservedGpusThatTheBuildLeavesIdle) {
+TEST(DoctorGpu, FlagsAllocatedGpusThatTheBuildLeavesIdle) {
   Machine machine = without_cuda();
   machine.environment["SLURM_GPUS_ON_NODE"] = "4";
   EXPECT_EQ(found(machine, automatic),
-            "warning this troupe is built without CUDA: 4 reserved GPUs stay idle | build it with "
+            "warning this troupe is built without CUDA: 4 allocated GPUs stay idle | build it with "
             "./dev build --cuda, or use CPU nodes\n");
   EXPECT_EQ(found(machine, on_gpu),
-            "error this troupe is built without CUDA: 4 reserved GPUs stay idle | build it with "
+            "error this troupe is built without CUDA: 4 allocated GPUs stay idle | build it with "
             "./dev build --cuda, or -r device=cpu\n");
 }
 
@@ -99,26 +99,26 @@ TEST(DoctorGpu, FlagsGpusBeyondTheOneThatARunUses) {
   Machine machine = with_gpu();
   machine.environment["SLURM_GPUS_ON_NODE"] = "4";
   EXPECT_EQ(found(machine, on_gpu),
-            "warning 4 reserved GPUs, but a run uses one: 3 stay idle | --gpus-per-node=1\n");
+            "warning 4 allocated GPUs, but a run uses one: 3 stay idle | --gpus-per-node=1\n");
   machine.environment["SLURM_GPUS_ON_NODE"] = "2";
   machine.cuda->gpus.front().name = "NVIDIA A100-SXM4-40GB MIG 1g.5gb";
   EXPECT_THAT(found(machine, automatic),
               HasSubstr("a run uses one, as CUDA shows a process one MIG instance: 1 stays idle"));
 }
 
-TEST(DoctorGpu, CountsWhatAQueueHasReserved) {
+TEST(DoctorGpu, CountsWhatAQueueHasAllocated) {
   Machine machine = healthy();
-  const auto reserved = [&](Environment::Variables variables) {
+  const auto allocated = [&](Environment::Variables variables) {
     machine.environment = std::move(variables);
-    return machine.reserved_gpus();
+    return machine.allocated_gpus();
   };
-  EXPECT_EQ(reserved({{"SLURM_JOB_GPUS", "0,3"}, {"CUDA_VISIBLE_DEVICES", "0,1,2"}}), 2);
-  EXPECT_EQ(reserved({{"SLURM_STEP_GPUS", "0-2,5"}}), 4);
-  EXPECT_EQ(reserved({{"SLURM_GPUS_ON_NODE", "3"}, {"SLURM_JOB_GPUS", "0"}}), 3);
-  EXPECT_EQ(reserved({{"PBS_JOBID", "7"}, {"CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"}}), 2);
-  EXPECT_EQ(reserved({{"PBS_JOBID", "7"}, {"CUDA_VISIBLE_DEVICES", ""}}), 0);
-  EXPECT_EQ(reserved({{"SLURM_JOB_ID", "7"}, {"CUDA_VISIBLE_DEVICES", "-1"}}), 0);
-  EXPECT_EQ(reserved({{"CUDA_VISIBLE_DEVICES", "0"}}), 0) << "no queue";
+  EXPECT_EQ(allocated({{"SLURM_JOB_GPUS", "0,3"}, {"CUDA_VISIBLE_DEVICES", "0,1,2"}}), 2);
+  EXPECT_EQ(allocated({{"SLURM_STEP_GPUS", "0-2,5"}}), 4);
+  EXPECT_EQ(allocated({{"SLURM_GPUS_ON_NODE", "3"}, {"SLURM_JOB_GPUS", "0"}}), 3);
+  EXPECT_EQ(allocated({{"PBS_JOBID", "7"}, {"CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"}}), 2);
+  EXPECT_EQ(allocated({{"PBS_JOBID", "7"}, {"CUDA_VISIBLE_DEVICES", ""}}), 0);
+  EXPECT_EQ(allocated({{"SLURM_JOB_ID", "7"}, {"CUDA_VISIBLE_DEVICES", "-1"}}), 0);
+  EXPECT_EQ(allocated({{"CUDA_VISIBLE_DEVICES", "0"}}), 0) << "no queue";
 }
 
 TEST(DoctorGpu, FlagsADriverThatIsTooOldForTheBuild) {
@@ -141,11 +141,11 @@ TEST(DoctorGpu, FlagsAGpuThatTheBuildHasNoKernelsFor) {
   Machine machine = with_gpu();
   auto& gpu = machine.cuda->gpus.front();
   gpu = {.name = "Tesla V100", .architecture = 70};
-  EXPECT_THAT(
-      found(machine, on_gpu),
-      AllOf(HasSubstr("error Tesla V100 is of sm_70, but this troupe has kernels for sm_80, "
-                      "sm_90 and PTX of sm_120 only"),
-            HasSubstr("-DTROUPE_CUDA_ARCHITECTURES=70-real and CUDA 12")));
+  EXPECT_THAT(found(machine, on_gpu),
+              AllOf(HasSubstr("error Tesla V100 has compute capability 7.0 (sm_70), but this "
+                              "troupe has kernels for sm_80, "
+                              "sm_90 and PTX of sm_120 only"),
+                    HasSubstr("-DTROUPE_CUDA_ARCHITECTURES=70-real and CUDA 12")));
   const auto runs = [&](int architecture) {
     gpu.architecture = architecture;
     return found(machine, on_gpu).empty();
@@ -204,7 +204,7 @@ TEST(DoctorGpu, FlagsProcessesThatCannotExchangeTensorsOfGpus) {
   machine.environment["SLURM_GPUS_ON_NODE"] = "4";
   machine.cuda->gpus.front().mode = GpuSurvey::Gpu::Mode::one_process;
   EXPECT_THAT(found(machine, automatic),
-              testing::AllOf(HasSubstr("4 reserved GPUs stay idle"), Not(HasSubstr("uses one")),
+              testing::AllOf(HasSubstr("4 allocated GPUs stay idle"), Not(HasSubstr("uses one")),
                              Not(HasSubstr("Exclusive"))));
 }
 

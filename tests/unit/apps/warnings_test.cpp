@@ -203,8 +203,9 @@ TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {
     for (const std::string& warning : warnings_of({}, 1, start)) all += warning;
     return all;
   };
-  EXPECT_THAT(of_processor("a kind of its own"),
-              HasSubstr("written on another type of processor (a kind of its own, here "));
+  EXPECT_THAT(
+      of_processor("a kind of its own"),
+      HasSubstr("written on another device or type of processor (a kind of its own, here "));
   const auto none = Not(HasSubstr("type of processor"));
   EXPECT_THAT(of_processor(backend(Device::cpu()).fingerprint()), none);
   EXPECT_THAT(of_processor(""), none);

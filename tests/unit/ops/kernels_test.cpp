@@ -40,8 +40,7 @@ TEST(Products, AreRefusedInTf32WhereTheDeviceDoesNotHaveIt) {
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::unsupported);
-      EXPECT_EQ(error.message(),
-                std::string(name) + " allows TF32, which the device cpu does not have");
+      EXPECT_EQ(error.message(), std::string(name) + " is tf32, but the device cpu has no TF32");
       EXPECT_NE(error.remedy().find("GPU"), std::string::npos) << error.remedy();
     }
   }

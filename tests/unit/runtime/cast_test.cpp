@@ -88,7 +88,7 @@ TEST(Widened, IsI64OfIntegersAndTruthValuesAndF64OfOthers) {
     });
     ASSERT_EQ(ones.dtype(), dtype) << "the type that its elements are stored as";
     ASSERT_EQ(ones.bytes(), size_of(dtype));
-    const Tensor wide = widened(ones);
+    const Tensor wide = widest(ones);
     if (is_floating(dtype))
       EXPECT_EQ(*wide.data<double>(), 1.0) << name_of(dtype);
     else
@@ -96,7 +96,7 @@ TEST(Widened, IsI64OfIntegersAndTruthValuesAndF64OfOthers) {
   }
   Tensor negative = Tensor::empty(Shape{1}, DType::i8, Device::cpu());
   *negative.data<std::int8_t>() = -128;
-  EXPECT_EQ(*widened(negative).data<std::int64_t>(), -128);
+  EXPECT_EQ(*widest(negative).data<std::int64_t>(), -128);
 }
 
 TEST(Cast, RefusesIntegers) {
