@@ -334,7 +334,7 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
                 "[0-9]+ bytes requested, [0-9]+ in use, [0-9]+ of [0-9]+ free; its edge "
                 "[a-z/01]+\\.[a-z]+ → [a-z/01]+\\.[a-z]+ holds [0-9]+ × [0-9.]+ MiB; the bound "
                 "of a process is [0-9]+ MiB on cpu, and [0-9]+ MiB on cuda:0, "
-                "of it [0-9]+ MiB for "),
+                "of which [0-9]+ MiB for "),
             HasSubstr("try: lower train.batch_size, raise train.micro_batches"),
             HasSubstr("troupe plan options.yaml lists the memory of each part")));
   const Outcome graphs = emulated({"CUDA_ON_CPU_DEVICE_BYTES=700000"},
