@@ -324,8 +324,22 @@ void on_fence_passed(ActorHost* self, const FencePassed&) {
   if (hosted.stops && hosted.held_back.empty()) report_and_quit(self);
 }
 
-void on_stop(ActorHost* self, const Stop&) {
+/// Whether a message of a committed step waits, and none of a later step.
+bool has_committed_input(const HostedActor& hosted, std::uint32_t steps) {
+  bool found = false;
+  for (const InputPort* port : hosted.actor->inputs()) {
+    if (!port->ready()) continue;
+    if (port->header().key.step >= steps) return false;
+    found = true;
+  }
+  return found;
+}
+
+void on_stop(ActorHost* self, const Stop& stop) {
   HostedActor& hosted = self->state;
+  // No commit waits for an actor that does not vote: it may have messages of the last steps left.
+  if (hosted.started && !hosted.actor->votes())
+    while (has_committed_input(hosted, stop.steps) && hosted.actor->ready()) act(self);
   hosted.stops = true;
   if (hosted.held_back.empty()) return report_and_quit(self);
   auto* stream = dynamic_cast<UnrecoverableStream*>(hosted.stream);

@@ -38,7 +38,10 @@ struct PostedWork {
 struct Resume {};
 /// A fence of the actor's stream has passed.
 struct FencePassed {};
-struct Stop {};
+/// The run has ended with so many steps.
+struct Stop {
+  std::uint32_t steps = 0;
+};
 
 // To the process supervisor.
 

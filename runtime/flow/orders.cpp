@@ -164,7 +164,7 @@ void end_run(SupervisorActor* self, const EndRun& end) {
   for (const auto& host : supervisor.hosts) {
     if (!host) continue;  // failed without a replacement, or in another process
     ++supervisor.awaited;
-    self->send(host, Stop{});
+    self->send(host, Stop{end.failure ? 0 : end.steps});
   }
   supervisor.awaited += supervisor.ending.size();
   if (supervisor.awaited == 0) report_end(self);

@@ -56,6 +56,56 @@ TEST_P(RunInEitherScheduling, DeliversInOrderWithOneSlotAnEdge) {
   EXPECT_EQ(*seen, one_to_count());
 }
 
+/// Appends what comes to a vector of the test's, without a vote.
+class Noter final : public Actor {
+ public:
+  explicit Noter(std::shared_ptr<std::vector<int>> seen) : seen_(std::move(seen)) {}
+  Input<int> in{this, "in"};
+  ActionLabel act() override {
+    const auto held = in.take();
+    seen_->push_back(*held);
+    in.release(held);
+    return {"note", held.header.key};
+  }
+
+ private:
+  std::shared_ptr<std::vector<int>> seen_;
+};
+
+/// Sends so many numbers in the only step, and votes for it.
+class SendingVoter final : public Actor {
+ public:
+  explicit SendingVoter(int numbers) : numbers_(numbers) {}
+  Output<int> out{this, "out"};
+  bool ready() const override { return !voted_; }
+  ActionLabel act() override {
+    for (int i = 0; i < numbers_; ++i)
+      out.send({.key = {0, Purpose::train, static_cast<std::uint32_t>(i)}}, i);
+    vote(0, nullptr);
+    voted_ = true;
+    return {"send", {}};
+  }
+  bool votes() const override { return true; }
+
+ private:
+  int numbers_;
+  bool voted_ = false;
+};
+
+TEST_P(RunInEitherScheduling, HandlesAllMessagesOfItsLastStep) {
+  for (int repetition = 0; repetition < 20; ++repetition) {
+    const auto seen = std::make_shared<std::vector<int>>();
+    Graph graph;
+    const auto sender = graph.add<SendingVoter>("sender", 8);
+    const auto taker = graph.add<Noter>("taker", seen);
+    graph.connect(sender, &SendingVoter::out, taker, &Noter::in, {.slots = 8});
+    RunOptions one_step = options();
+    one_step.steps.count = 1;
+    run(graph, one_step);
+    EXPECT_THAT(*seen, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+}
+
 TEST_P(RunInEitherScheduling, NeverHasMoreMessagesWaitingThanSlots) {
   const auto seen = std::make_shared<std::vector<int>>();
   const RunReport report = run(chain(seen, 3), options());
