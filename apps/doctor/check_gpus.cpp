@@ -30,7 +30,13 @@ class GpuChecks {
 
  private:
   bool asked() const { return demands_.device == DeviceChoice::cuda; }
-  bool is_of_interest() const { return asked() || allocated_ > 0 || machine_.gpus_of_node > 0; }
+  bool is_built_with_cuda() const {
+    const auto& error = machine_.cuda_error;
+    return machine_.cuda || (error && error->code() != ErrorCode::io);
+  }
+  bool is_of_interest() const {
+    return asked() || is_built_with_cuda() || allocated_ > 0 || machine_.gpus_of_node > 0;
+  }
   /// "2 allocated GPUs", or, where no queue says so, those of the node.
   std::string gpus() const {
     return allocated_ > 0 ? counted(allocated_, "allocated GPU")
@@ -77,8 +83,8 @@ class GpuChecks {
   }
 
   void check_library() {
-    const auto& error = machine_.cuda_error;
-    if (error && error->code() != ErrorCode::io) return refuse(error->message(), error->remedy());
+    if (is_built_with_cuda())
+      return refuse(machine_.cuda_error->message(), machine_.cuda_error->remedy());
     refuse("this troupe is built without CUDA",
            fmt::format("build it with ./dev build --cuda, or {}",
                        asked() ? "-r device=cpu" : "use CPU nodes"));

@@ -49,9 +49,17 @@ std::string found(const Machine& machine, const Demands& demands) {
 TEST(DoctorGpu, SaysNothingWhereThereIsNoneAndNoneIsAskedFor) {
   EXPECT_THAT(found(without_cuda(), automatic), IsEmpty());
   EXPECT_THAT(found(without_cuda(), on_cpu), IsEmpty());
+}
+
+TEST(DoctorGpu, SaysWhyABuildWithCudaComputesOnTheCpu) {
   Machine broken = without_cuda();
   broken.cuda_error = Error(ErrorCode::unsupported, "libcudart.so.13 is missing");
-  EXPECT_THAT(found(broken, automatic), IsEmpty());
+  EXPECT_EQ(found(broken, automatic), "warning libcudart.so.13 is missing | \n");
+  EXPECT_THAT(found(broken, on_cpu), IsEmpty());
+  Machine override = with_gpu();
+  override.gpus_of_node = 0;
+  override.environment["NVIDIA_TF32_OVERRIDE"] = "0";
+  EXPECT_THAT(found(override, {.tf32 = true}), HasSubstr("NVIDIA_TF32_OVERRIDE=0 forbids"));
 }
 
 TEST(DoctorGpu, SaysNothingWhereAllIsWell) {
