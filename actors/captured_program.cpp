@@ -35,6 +35,8 @@ class Blocks {
     const Device device = stream_->device();
     void* block = device.backend->allocator(device.index).allocate(bytes);
     blocks_.emplace_back(block, bytes);
+    // After its former uses, though the program may fail before it uses the block itself.
+    device.backend->block_uses(device.index).use(block, *stream_);
     return block;
   } catch (const OutOfMemory& error) {  // of another type: blocks that graphs know make no room
     throw Error(error.code(), error.message(), "set `cuda_graphs` to false, or " + error.remedy());

@@ -373,6 +373,7 @@ ActionLabel Stage::send_snapshot() {
 
 void Stage::restore(const CommittedState& state, std::uint32_t steps) {
   resumed_ = std::static_pointer_cast<const StateVersion>(state);
+  program_.reset();
   step_ = steps;
 }
 

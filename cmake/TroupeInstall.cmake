@@ -39,12 +39,14 @@ install(TARGETS troupe_library troupe_app troupe_actors troupe_ops troupe_runtim
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
 install(EXPORT troupe-targets NAMESPACE troupe:: DESTINATION ${config_folder})
-configure_package_config_file(cmake/troupe-config.cmake.in ${CMAKE_BINARY_DIR}/troupe-config.cmake
+# In a folder where find_package() does not look: with build/release/bin in PATH, it would take the build for an
+# installation.
+configure_package_config_file(cmake/troupe-config.cmake.in ${CMAKE_BINARY_DIR}/package/troupe-config.cmake
                               INSTALL_DESTINATION ${config_folder})
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/troupe-config-version.cmake
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/package/troupe-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/troupe-config.cmake
-              ${CMAKE_BINARY_DIR}/troupe-config-version.cmake
+install(FILES ${CMAKE_BINARY_DIR}/package/troupe-config.cmake
+              ${CMAKE_BINARY_DIR}/package/troupe-config-version.cmake
               cmake/TroupeDependencies.cmake cmake/FindCaf.cmake
         DESTINATION ${config_folder})
 

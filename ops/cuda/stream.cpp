@@ -304,6 +304,7 @@ Stream& opened(const troupe::Stream& stream) {
 }  // namespace
 
 std::shared_ptr<DeviceStream> open_stream(Device device) {
+  check(device.index == 0 ? cudaSuccess : cudaErrorInvalidDevice, "use a device other than 0");
   return std::make_shared<Stream>(device);
 }
 

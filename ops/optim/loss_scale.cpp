@@ -23,9 +23,9 @@ void require_power(std::string_view name, double value, double low, double high)
   std::string remedy;
   if (value > low && value < high) {
     const double below = std::exp2(std::floor(std::log2(value)));
-    remedy = fmt::format("give a power of two, such as {:.9g} or {:.9g}", below, 2 * below);
+    remedy = fmt::format("give a power of two, such as {} or {}", below, 2 * below);
   } else {
-    remedy = fmt::format("give a power of two from {:.9g} to {:.9g}", low, high);
+    remedy = fmt::format("give a power of two from {} to {}", low, high);
   }
   throw Error(ErrorCode::bad_options, fmt::format("`{}` is {}", name, value), std::move(remedy));
 }

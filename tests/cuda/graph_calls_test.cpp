@@ -9,10 +9,13 @@
 #include <thread>
 #include <vector>
 
+#include "actors/captured_program.h"
 #include "actors/stage_program.h"
 #include "emulated.h"
 #include "emulator/emulation.h"
+#include "emulator/violations.h"
 #include "ops/cuda/error.h"
+#include "ops/cuda/stream.h"
 #include "ops/models/models.h"
 #include "ops/on_device.h"
 #include "runtime/error.h"
@@ -283,6 +286,67 @@ TEST_F(GraphCalls, LeaveTheMemoryOfAnAbandonedPassToTheNext) {
   };
   EXPECT_EQ(bytes_with(true), bytes_with(false));
   EXPECT_EQ(stream_.violations(), 0);
+}
+
+/// A program that fails after it has taken memory.
+class FailsInItsPass final : public StageProgram {
+ public:
+  explicit FailsInItsPass(std::int64_t elements) : elements_(elements) {}
+  void use(StatePtr) override {}
+  const StatePtr& state() const override { return state_; }
+  std::shared_ptr<const StateSpec> spec() const override { return nullptr; }
+  Forward forward(const Tensor&, const RandomKey&, bool, std::size_t) override { return {}; }
+  Tensor input_gradient(Saved&, const Tensor&) override { return {}; }
+  Backward backward(Saved&, const Tensor&, std::size_t) override { return {}; }
+  Tensor evaluate(const Tensor&, std::size_t) override {
+    const Tensor taken = Tensor::empty({elements_}, DType::f32, emulated_gpu());
+    throw Error(ErrorCode::out_of_memory, "no memory for the next tensor");
+  }
+  Tensor gradient_squares(const Optimizer&, const std::vector<Tensor>&) const override {
+    return {};
+  }
+  StatePtr step(const Optimizer&, double, const std::vector<Tensor>&,
+                const std::vector<Tensor>&) const override {
+    return nullptr;
+  }
+
+ private:
+  std::int64_t elements_;
+  StatePtr state_;
+};
+
+TEST_F(GraphCalls, KeepTheWaitsOfMemoryThatAFailedPassDidNotUse) {
+  CachingAllocator::of(emulated_gpu()).trim();
+  const Emulation emulation({.pace = cuda_on_cpu::Pace::by_hand});
+  const EmulatedStream before, own, after;
+  constexpr std::int64_t elements = 50021;
+  const void* const block = zeros(before.get(), {elements}, DType::f32).raw();  // work is pending
+  {
+    CapturedProgram program(std::make_unique<FailsInItsPass>(elements), own.get(), 1, 1);
+    EXPECT_THROW((void)program.evaluate(Tensor::zeros({2}), 0), Error);
+  }
+  const Tensor taken = zeros(after.get(), {elements}, DType::f32);
+  EXPECT_EQ(taken.raw(), block);
+  synchronize(after.get());
+  synchronize(before.get());
+  EXPECT_EQ(own.violations(), 0);
+}
+
+TEST_F(GraphCalls, LeaveTheStreamAsItWasIfTheEndOfTheCaptureFails) {
+  DeviceStream& device = *device_stream(stream_.get());
+  device.begin_capture();
+  EXPECT_NE(cudaStreamSynchronize(cuda::native(stream_.get())), cudaSuccess);
+  cudaGetLastError();
+  EXPECT_THROW((void)device.end_capture(), Error);
+  EXPECT_EQ(cuda_on_cpu::take_violations().size(), 1u) << "the wait amid the capture";
+  EXPECT_FALSE(cuda::captures_here());
+  for (std::uint32_t m = 0; m < 3; ++m) {  // captured anew
+    auto made = forward(m);
+    backward(made);
+  }
+  const WorkPtr fence = device.record();
+  synchronize(stream_.get());
+  EXPECT_TRUE(fence->done());
 }
 
 TEST_F(GraphCalls, HoldUpNoFenceWhileTheyAreCaptured) {

@@ -203,6 +203,10 @@ TEST(Stage, BeginsWithTheStateThatIsRestoredAndReadsNoFirstOne) {
   replacement.restore(first, 3);
   EXPECT_EQ(replacement.state(), first);
   EXPECT_EQ(*model.reads, 1) << "its file may have gone";
+  EXPECT_EQ(first.use_count(), 2) << "the program's and the test's";
+  const StatePtr other = factory({})->state();
+  replacement.restore(other, 3);
+  EXPECT_EQ(replacement.state(), other);
 }
 
 TEST(ProgramFactory, OfACallWithoutArgumentsGivesTheProgramItsState) {
