@@ -66,7 +66,8 @@ void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
                      pipeline.stream, run, 2, freezes_of(pipeline));
   // The functions above end here.
-  pipeline.stream.device = planned_device({.title = described.title, .workspace_bytes = {}});
+  pipeline.stream.device =
+      planned_device({.title = described.title + ", not on this host", .workspace_bytes = {}});
   for (BlockCosts& costs : pipeline.block_costs) {
     const std::size_t scratch = costs.scratch_bytes;  // of all samples
     scale_samples(costs, samples, run);

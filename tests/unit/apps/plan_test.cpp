@@ -202,7 +202,7 @@ TEST_F(Plan, RefusesNoProcesses) {
 TEST_F(Plan, BoundsTheMemoryOfAGpuThatNeedNotBeThere) {
   const Ran planned = plan({"--device", "a100-80gb"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
-  EXPECT_THAT(planned.out, HasSubstr("on cuda:0 (NVIDIA A100-SXM4-80GB)"));
+  EXPECT_THAT(planned.out, HasSubstr("on cuda:0 (NVIDIA A100-SXM4-80GB, not on this host)"));
   const auto gpu = planned.out.find("\nmemory bound of the GPU\n");
   const auto cpu = planned.out.find("\nmemory bound of the CPU\n");
   ASSERT_LT(gpu, cpu) << planned.out;
