@@ -46,8 +46,7 @@ std::string folders_text(const Machine& machine) {
 /// The GPU that a run would use, and those that are allocated.
 std::string gpus_text(const Machine& machine, const Demands& demands) {
   const int allocated = machine.allocated_gpus();
-  const std::string given =
-      allocated == 0 ? "none is allocated" : fmt::format("{} allocated", allocated);
+  std::string given = allocated == 0 ? "none is allocated" : fmt::format("{} allocated", allocated);
   if (!machine.cuda && machine.cuda_error && machine.cuda_error->code() == ErrorCode::io)
     return "no CUDA in this build, " + given;
   const bool several = machine.world && machine.world->size > 1;
