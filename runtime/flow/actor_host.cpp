@@ -115,7 +115,7 @@ void hold_back(ActorHost* self, UnrecoverableStream* stream, const WorkPtr& fenc
                RuntimeAccess::Effects behind) {
   auto& held = self->state.held_back;
   if (stream && behind.empty()) {
-    account_device(self->state);  // no message will come behind which it would be done
+    account_device(self->state);  // no FencePassed comes, which does it for others
     if (!held.empty() && held.back().effects.empty()) held.pop_back();
     held.push_back({fence, {}});
     return;
@@ -324,22 +324,31 @@ void on_fence_passed(ActorHost* self, const FencePassed&) {
   if (hosted.stops && hosted.held_back.empty()) report_and_quit(self);
 }
 
-/// Whether a message of a committed step waits, and none of a later step.
-bool has_committed_input(const HostedActor& hosted, std::uint32_t steps) {
-  bool found = false;
+/// How many messages wait; 0 if the next one of a port is not of a committed step.
+std::size_t committed_messages(const HostedActor& hosted, std::uint32_t steps) {
+  std::size_t count = 0;
   for (const InputPort* port : hosted.actor->inputs()) {
-    if (!port->ready()) continue;
-    if (port->header().key.step >= steps) return false;
-    found = true;
+    if (port->ready() && port->header().key.step >= steps) return 0;
+    count += RuntimeAccess::queued(*port);
   }
-  return found;
+  return count;
+}
+
+/// No commit waits for an actor that does not vote: it may have messages of the last steps left.
+/// Takes them, until an action takes none.
+void take_last_messages(ActorHost* self, std::uint32_t steps) {
+  HostedActor& hosted = self->state;
+  if (!hosted.started || hosted.actor->votes()) return;
+  std::size_t left = committed_messages(hosted, steps);
+  for (std::size_t before = left + 1; 0 < left && left < before && hosted.actor->ready();) {
+    act(self);
+    before = std::exchange(left, committed_messages(hosted, steps));
+  }
 }
 
 void on_stop(ActorHost* self, const Stop& stop) {
   HostedActor& hosted = self->state;
-  // No commit waits for an actor that does not vote: it may have messages of the last steps left.
-  if (hosted.started && !hosted.actor->votes())
-    while (has_committed_input(hosted, stop.steps) && hosted.actor->ready()) act(self);
+  take_last_messages(self, stop.steps);
   hosted.stops = true;
   if (hosted.held_back.empty()) return report_and_quit(self);
   auto* stream = dynamic_cast<UnrecoverableStream*>(hosted.stream);

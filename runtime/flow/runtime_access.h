@@ -40,6 +40,7 @@ class RuntimeAccess {
     const std::size_t taken = port.unreleased_.size() - port.queue_.size();
     return {static_cast<std::uint32_t>(taken), taken ? port.unreleased_.front().key.step : 0};
   }
+  static std::size_t queued(const InputPort& port) { return port.queue_.size(); }
   /// The number of messages that deliver() dropped.
   static std::uint64_t dropped(const InputPort& port) { return port.dropped_; }
 

@@ -106,6 +106,24 @@ TEST_P(RunInEitherScheduling, HandlesAllMessagesOfItsLastStep) {
   }
 }
 
+/// Always has something to do, and takes no message.
+class TakesNothing final : public Actor {
+ public:
+  Input<int> in{this, "in"};
+  bool ready() const override { return in.ready(); }
+  ActionLabel act() override { return {"nothing", {}}; }
+};
+
+TEST_P(RunInEitherScheduling, EndsThoughAnActorDoesNotTakeItsMessages) {
+  Graph graph;
+  const auto sender = graph.add<SendingVoter>("sender", 8);
+  const auto taker = graph.add<TakesNothing>("taker");
+  graph.connect(sender, &SendingVoter::out, taker, &TakesNothing::in, {.slots = 8});
+  RunOptions one_step = options();
+  one_step.steps.count = 1;
+  EXPECT_EQ(run(graph, one_step).steps, 1u);
+}
+
 TEST_P(RunInEitherScheduling, NeverHasMoreMessagesWaitingThanSlots) {
   const auto seen = std::make_shared<std::vector<int>>();
   const RunReport report = run(chain(seen, 3), options());
