@@ -30,7 +30,7 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   const CachingAllocator* allocator() const { return allocator_; }  ///< null if it was wrapped
-  /// The stream whose use was noted last (note_use). To compare only.
+  /// The stream of the last use that note_use has noted. To compare only, since it may have gone.
   std::atomic<const DeviceStream*>& last_user() const { return last_user_; }
 
  private:

@@ -166,7 +166,7 @@ TEST(StageProgram, RefusesAScheduleWithoutCredits) {
                   ::testing::HasSubstr("the schedule of stage 2 has 0 credits")));
 }
 
-/// A weight whose first values are read, as from a file.
+/// A weight whose initial values are read, as from a file.
 class ReadWeight final : public nn::Module {
  public:
   ReadWeight(std::string path, std::shared_ptr<int> reads)

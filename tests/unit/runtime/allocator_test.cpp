@@ -218,42 +218,6 @@ TEST(BlockUses, LoseNoWaitToAnError) {
   EXPECT_EQ(next->waits, 2);
 }
 
-/// A device whose streams the test makes.
-struct NotingDevice {
-  static BlockUses& uses(std::int16_t = 0) {
-    static auto* uses = new BlockUses;
-    return *uses;
-  }
-  static CachingAllocator& allocator(std::int16_t = 0);
-  static const Backend backend;
-};
-const Backend NotingDevice::backend{.allocator = allocator, .block_uses = uses};
-CachingAllocator& NotingDevice::allocator(std::int16_t) {
-  static auto* only = new CachingAllocator(
-      {&backend, 0}, {.allocate = [](std::size_t bytes) { return ::operator new(bytes); },
-                      .release = [](void* block, std::size_t) { ::operator delete(block); }});
-  return *only;
-}
-
-TEST(NoteUse, WaitsForAllFormerUsesOfABlockOnceAlsoAfterAWaitThatFailed) {
-  const Device device{&NotingDevice::backend, 0};
-  const auto stream = [&](DeviceStream& one) { return Stream{.device = device, .handle = &one}; };
-  const auto first = std::make_shared<CountingStream>(device),
-             second = std::make_shared<CountingStream>(device);
-  const auto next = std::make_shared<FailingStream>(device);
-  Tensor tensor = Tensor::empty({7}, DType::f32, device);
-  for (CountingStream* user : {first.get(), second.get(), first.get()})
-    note_use(stream(*user), tensor);
-  tensor = {};
-  tensor = Tensor::empty({7}, DType::f32, device);
-  EXPECT_THROW(note_use(stream(*next), tensor), Error);
-  note_use(stream(*next), tensor);
-  EXPECT_EQ(next->waits, 2);
-  note_use(stream(*first), tensor);
-  note_use(stream(*next), tensor);
-  EXPECT_EQ(next->waits, 2) << "noted already";
-}
-
 TEST(AllocationScope, ServesTheTensorsThatItsThreadMakesMeanwhile) {
   CachingAllocator own;
   const auto allocator_of = [] {
@@ -285,6 +249,27 @@ struct IdleDevice {
       .allocate = [](std::size_t bytes) { return ::operator new(bytes); },
       .release = [](void* block, std::size_t) { ::operator delete(block); }};
 };
+
+TEST(NoteUse, WaitsForAllFormerUsesOfABlockOnceAlsoAfterAWaitThatFailed) {
+  const Device device{&IdleDevice::backend, 0};
+  CachingAllocator allocator(device, IdleDevice::memory);
+  const AllocationScope scope(allocator);
+  const auto stream = [&](DeviceStream& one) { return Stream{.device = device, .handle = &one}; };
+  const auto first = std::make_shared<CountingStream>(device),
+             second = std::make_shared<CountingStream>(device);
+  const auto next = std::make_shared<FailingStream>(device);
+  Tensor tensor = Tensor::empty({7}, DType::f32, device);
+  for (CountingStream* user : {first.get(), second.get(), first.get()})
+    note_use(stream(*user), tensor);
+  tensor = {};
+  tensor = Tensor::empty({7}, DType::f32, device);
+  EXPECT_THROW(note_use(stream(*next), tensor), Error);
+  note_use(stream(*next), tensor);
+  EXPECT_EQ(next->waits, 2);
+  note_use(stream(*first), tensor);
+  note_use(stream(*next), tensor);
+  EXPECT_EQ(next->waits, 2) << "noted already";
+}
 
 TEST(CachingAllocator, GivesAStreamTheBlockThatItUsedLast) {
   CachingAllocator allocator({&IdleDevice::backend, 0}, IdleDevice::memory);

@@ -72,7 +72,7 @@ TEST(Cast, ConvertsBetweenAllFloatingTypesAndKeepsTheLayout) {
     }
 }
 
-TEST(Widened, IsI64OfIntegersAndTruthValuesAndF64OfOthers) {
+TEST(Widest, IsI64OfIntegersAndTruthValuesAndF64OfOthers) {
   for (int i = 0; i <= static_cast<int>(last_enumerator(DType())); ++i) {
     const auto dtype = static_cast<DType>(i);
     const Tensor ones = visit_element(dtype, [](auto element) {
