@@ -1,7 +1,10 @@
 # shellcheck shell=bash
 # CUDA toolkits for `./dev build --cuda` and `./dev check cuda`: one that is there, or the wheels of PyPI that
-# tools/cuda/ pins. ./dev sources this file and defines say, fail, jobs and build. The build of the tests runs it
-# (tests/cuda/kernels).
+# tools/cuda/ pins, for CUDA 12 with nvcc from Debian 13. ./dev sources this file and defines say, fail, jobs and build.
+# The build of the tests runs it (tests/cuda/kernels).
+
+nvcc_12='nvidia-cuda-toolkit=12.4.131~12.4.1-2'
+install_cuda='install CUDA 12.4 or later and cuDNN 9, and set CUDA_HOME'
 
 # Prints the version of a toolkit, such as 13.0.
 nvcc_version() { "$1/bin/nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p'; }
@@ -11,7 +14,7 @@ present_toolkit() {
   local folder nvcc
   nvcc=$(command -v nvcc || true)
   for folder in ${nvcc:+"$(dirname "$(dirname "$(readlink -f "$nvcc")")")"} ${CUDA_HOME:+"$CUDA_HOME"} \
-    /usr/local/cuda build/cuda-toolkit; do
+    /usr/local/cuda build/cuda-toolkit build/cuda-toolkit-12; do
     if [ -x "$folder/bin/nvcc" ] && [ -e "$folder/include/cudnn.h" ] &&
       [[ "$(nvcc_version "$folder")" == "${1:-}"* ]]; then
       (cd "$folder" && pwd)
@@ -41,16 +44,48 @@ get_wheels() {
     --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none --dest "$part/wheels" \
     -r "tools/cuda/$1" >&2 ||
     fail "PyPI's wheels for $2 could not be downloaded" \
-      "install CUDA 12.4 or later and cuDNN 9, and set CUDA_HOME"
+      "$install_cuda"
   for wheel in "$part"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$part/unpacked"; done
   for folder in "$part"/unpacked/nvidia/* "$part/unpacked"; do
     for wheel in bin include lib nvvm; do
       [ ! -d "$folder/$wheel" ] || cp -rlf "$folder/$wheel" "$part/tree/"
     done
   done
+  [ "$1" != toolkit-12.txt ] || add_nvcc_12 "$part"
   finish_tree "$part/tree"
   mv "$part/tree" "$2"
   rm -rf "$part"
+}
+
+# add_nvcc_12 FOLDER: adds to FOLDER/tree what PyPI's wheels of CUDA 12 lack. A package of Debian 13 has nvcc and the
+# programs that it calls; apt-get gets it from the mirror that this host uses, and it is not installed.
+add_nvcc_12() {
+  local apt=$PWD/$1/apt tree=$1/tree mirror
+  local -a options=(-qq -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt" -o APT::Sandbox::User=root)
+  # shellcheck disable=SC2016  # apt-get's own variable
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -m 1 '/debian/$') ||
+    fail "PyPI has no nvcc of CUDA 12, and apt-get knows no mirror of Debian on this host" "$install_cuda"
+  mkdir -p "$apt/lists/partial" "$apt/archives/partial"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie non-free" >"$apt/sources.list"
+  { apt-get "${options[@]}" update && (cd "$apt" && apt-get "${options[@]}" download "$nvcc_12"); } >&2 ||
+    fail "nvcc of CUDA 12 ($nvcc_12 of Debian 13) could not be downloaded" "$install_cuda"
+  dpkg-deb -x "$apt"/*.deb "$apt/unpacked"
+  mkdir -p "$tree/nvvm/bin"
+  mv "$apt"/unpacked/usr/bin/{cudafe++,fatbinary,nvlink} "$apt"/unpacked/usr/lib/nvidia-cuda-toolkit/bin/{nvcc,crt} \
+    "$tree/bin/"
+  mv "$apt/unpacked/usr/lib/nvidia-cuda-toolkit/bin/cicc" "$tree/nvvm/bin/"
+  # Where nvcc looks for the rest: Debian's own file names folders of an installed package.
+  cat >"$tree/bin/nvcc.profile" <<'TEXT'
+TOP = $(_HERE_)/..
+NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
+PATH += $(TOP)/nvvm/bin:$(_HERE_):
+INCLUDES += "-I$(TOP)/include" $(_SPACE_)
+LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib"
+TEXT
+  # CMake tries a compiler with two libraries that Troupe does not use.
+  ar rc "$tree/lib/libcudadevrt.a"
+  echo 'INPUT(-lcudart)' >"$tree/lib/libcudart_static.a"
 }
 
 # Programs lose their mode in a wheel, and libraries have no name without a version.
@@ -68,11 +103,11 @@ finish_tree() {
 # toolkit [MAJOR]: prints the folder of a toolkit, which is downloaded where none is there.
 toolkit() {
   present_toolkit "${1:-}" && return
-  [ "${1:-13}" = 13 ] ||
-    fail "there is no CUDA $1 with cuDNN in PATH, CUDA_HOME or /usr/local/cuda, and PyPI has no nvcc of it" \
-      "install CUDA 12.4 or later and cuDNN 9, and set CUDA_HOME"
-  get_wheels toolkit-13.txt build/cuda-toolkit
-  present_toolkit 13
+  case "${1:-13}" in
+    13) get_wheels toolkit-13.txt build/cuda-toolkit ;;
+    12) get_wheels toolkit-12.txt build/cuda-toolkit-12 ;;
+  esac
+  present_toolkit "${1:-}"
 }
 
 # Prints the folder with cudnn_frontend.h for a toolkit.
@@ -111,12 +146,12 @@ build_cuda() {
 
 cuda_architectures="70 75 80 86 89 90 100 110 120"
 
-# The architectures of Troupe's list that a toolkit's compiler (its --help or --list-gpu-arch) names.
+# The architectures of Troupe's list that a toolkit knows.
 architectures_of() {
   local architecture names
-  names=$("$@" 2>&1)
+  names=$("$1/bin/nvcc" --list-gpu-arch)
   for architecture in $cuda_architectures; do
-    ! grep -qE "(compute|sm)_$architecture\b" <<<"$names" || echo "$architecture"
+    ! grep -q "compute_$architecture\b" <<<"$names" || echo "$architecture"
   done
 }
 
@@ -126,26 +161,13 @@ compile_by_nvcc() {
   local home=$1 file=$2 bases=${3:-$cuda_architectures} architecture base from
   shift $(($# < 3 ? $# : 3))
   local -a codes=()
-  for architecture in $(architectures_of "$home/bin/nvcc" --list-gpu-arch); do
+  for architecture in $(architectures_of "$home"); do
     from=$architecture
     for base in $bases; do [ "$base" -gt "$architecture" ] || from=$base; done
     codes+=(-gencode "arch=compute_$from,code=sm_$architecture")
   done
   "$home/bin/nvcc" --threads "$(jobs)" -std=c++20 -O3 -fmad=false -I"$PWD" -I"$home/include" "${codes[@]}" \
     -Xptxas -v,-warn-spills "$@" -fatbin "$file" -o /dev/null 2>&1
-}
-
-# The same with CUDA's headers and ptxas alone: clang compiles the kernels to PTX for the oldest architecture, which
-# ptxas takes for all.
-compile_by_clang() {
-  local ptx architecture
-  ptx=$(mktemp --suffix=.ptx)
-  clang++-16 -x cuda --cuda-path="$1" --cuda-gpu-arch=sm_70 --cuda-device-only -O3 -std=c++20 -I. \
-    -Wno-unknown-cuda-version -Wno-pass-failed -S "$2" -o "$ptx" 2>&1 || { rm -f "$ptx"; return 1; }
-  for architecture in $(architectures_of "$1/bin/ptxas" --help); do
-    "$1/bin/ptxas" -v -warn-spills -O3 -arch="sm_$architecture" "$ptx" -o /dev/null 2>&1 || { rm -f "$ptx"; return 1; }
-  done
-  rm -f "$ptx"
 }
 
 # The threads of the largest block that a file launches: the largest constant of that name in it, or launch.h's.
@@ -169,12 +191,12 @@ judge_kernels() {
     END { if (bad) exit 1; print kernels + 0, most + 0 }'
 }
 
-# check_version NAME COMPILE HOME ARCHITECTURES: every .cu by one compiler.
+# check_version HOME: every .cu by the nvcc of one toolkit.
 check_version() {
   local file words result kernels=0 most=0 files=0 bad=0
   for file in ops/cuda/*.cu; do
     files=$((files + 1))
-    if ! words=$("$2" "$3" "$file"); then
+    if ! words=$(compile_by_nvcc "$1" "$file"); then
       printf '%s\n' "$words" >&2
       bad=1
     elif ! result=$(judge_kernels "$file" <<<"$words"); then
@@ -186,28 +208,16 @@ check_version() {
     fi
   done
   [ $bad -eq 0 ] || return 1
-  say "$1: $files files, $kernels kernels for sm_$(paste -sd , - <<<"$4"): no spills, at most $most registers"
+  say "CUDA $(nvcc_version "$1"): $files files, $kernels kernels for sm_$(architectures_of "$1" | paste -sd ,):" \
+    "no spills, at most $most registers"
 }
 
-# Both major versions, each by its nvcc where there is one.
 check_cuda() {
-  local home failed=0
-  home=$(toolkit 13)
-  check_version "CUDA $(nvcc_version "$home"), nvcc" compile_by_nvcc "$home" \
-    "$(architectures_of "$home/bin/nvcc" --list-gpu-arch)" || failed=1
-  if home=$(present_toolkit 12); then
-    check_version "CUDA $(nvcc_version "$home"), nvcc" compile_by_nvcc "$home" \
-      "$(architectures_of "$home/bin/nvcc" --list-gpu-arch)" || failed=1
-    return $failed
-  fi
-  [ "$(uname -m)" = x86_64 ] || {
-    say "CUDA 12 is left out: there is no nvcc of it here, and its headers are taken from PyPI for x86-64 alone"
-    return $failed
-  }
-  install_packages cuda
-  get_wheels headers-12.txt build/cuda-headers-12
-  check_version "CUDA 12.4's headers and ptxas, clang 16 (no nvcc of CUDA 12 is here)" compile_by_clang build/cuda-headers-12 \
-    "$(architectures_of build/cuda-headers-12/bin/ptxas --help)" || failed=1
+  local major home failed=0
+  for major in 13 12; do
+    home=$(toolkit $major) || return 1
+    check_version "$home" || failed=1
+  done
   return $failed
 }
 
