@@ -71,33 +71,37 @@ std::string what_to_lower(const PlannedRun& run, std::size_t memory, std::size_t
                      counted(static_cast<std::int64_t>(samples), "sample"), smaller_batch);
 }
 
-void print_fit(const PlannedRun& run, std::size_t needed) {
+bool print_fit(const PlannedRun& run, std::size_t needed) {
   const PlannedGpu& gpu = *run.gpu;
-  if (gpu.memory_bytes <= 0) return;
+  if (gpu.memory_bytes <= 0) return true;
   const auto memory = static_cast<std::size_t>(gpu.memory_bytes);
   const std::size_t with_context = needed + assumed_context_bytes;
   print_out("{} has {}, of which the driver and CUDA take {} (assumed):\n", gpu.title,
             bytes_text(memory), bytes_text(assumed_context_bytes));
   const std::string_view without = gpu.without_cudnn.empty() ? "" : "without cuDNN's workspaces, ";
-  if (with_context <= memory)
+  const bool fits = with_context <= memory;
+  if (fits)
     print_out("{}the run fits, and {} remain\n", without, bytes_text(memory - with_context));
   else
     print_out("the run does not fit: {} are missing\n  try: {}\n",
               bytes_text(with_context - memory), what_to_lower(run, memory, with_context - memory));
+  return fits;
 }
 
 }  // namespace
 
-void print_memory(const PlannedRun& run) {
+bool print_memory(const PlannedRun& run) {
+  bool fits = true;
   if (run.gpu) {
     const std::size_t needed = print_parts(run, Place::device, " of the GPU");
-    print_fit(run, needed);
+    fits = print_fit(run, needed);
     if (!run.gpu->without_cudnn.empty())
       print_out("cuDNN's workspaces, up to 2 GiB for each stage, are not counted: {}\n",
                 run.gpu->without_cudnn);
   }
   print_parts(run, Place::cpu, run.gpu ? " of the CPU" : "");
   print_out("of tensors and samples; the program itself needs about 50 MiB more\n");
+  return fits;
 }
 
 }  // namespace troupe

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/command.h"
+#include "apps/error_wording.h"
 #include "apps/options/load_options.h"
 #include "apps/plan/planned_run.h"
 #include "apps/train/training.h"
@@ -201,7 +202,7 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
     for (const std::string& warning : warnings) print_out("warning: {}\n", warning);
   print_out("\n");
   print_stages(planned);
-  print_memory(planned);
+  const bool fits = print_memory(planned);
   if (!is_described(planned)) print_schedule(planned);
   if (processes > 1) print_processes(planned);
   print_edges(planned);
@@ -210,7 +211,19 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
               given.pipeline.partition.empty() && pipeline.partition.size() > 1
                   ? "the stages are balanced by times of this CPU; parallel.partition sets them\n"
                   : "");
-  return exit_done;
+  return fits ? exit_done : exit_failed;
+}
+
+/// As plan(). If the data are not here, the error also says how to plan without them.
+int plan_or_offer_synthetic_data(const PlanArguments& arguments, const Definitions& own) try {
+  return plan(arguments, own);
+} catch (const Error& error) {
+  const std::string remedy = in_words_of_the_command(error, own).remedy();
+  if (remedy.find("set data.path to") == remedy.npos) throw;
+  throw Error(error.code(), error.message(),
+              remedy +
+                  "; or plan for samples of the same shape, for instance -r data.name=synthetic "
+                  "-r 'data.shape=[3, 224, 224]' -r data.classes=1000");
 }
 
 }  // namespace
@@ -236,7 +249,9 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
                    "that need not be here: h100, a100, … (the option device)")
       ->type_name("NAME");
   verb->callback([arguments, &chosen] {
-    chosen = [arguments](const Invocation& call) { return plan(*arguments, call.own); };
+    chosen = [arguments](const Invocation& call) {
+      return plan_or_offer_synthetic_data(*arguments, call.own);
+    };
   });
 }
 

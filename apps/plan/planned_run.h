@@ -38,8 +38,8 @@ std::string bytes_text(std::size_t bytes);
 
 double milliseconds(std::chrono::nanoseconds time);
 
-/// Prints the memory bound, of the GPU and of the CPU, and whether the first fits.
-void print_memory(const PlannedRun& run);
+/// Prints the memory bound, of the GPU and of the CPU, and whether the first fits. False if not.
+bool print_memory(const PlannedRun& run);
 
 /// Prints the table of edges: slots, bytes of a slot, bytes of a step, and whether the bytes leave
 /// the process or the host.

@@ -270,6 +270,26 @@ TEST_F(Plan, BoundsTheMemoryOfSmallMicroBatchesInAnyPrecision) {
   }
 }
 
+TEST_F(Plan, FailsIfTheRunDoesNotFitTheGpu) {
+  const Ran planned =
+      plan({"--device", "a100", "-r", "data.count=100000", "-r", "train.batch_size=100000", "-r",
+            "train.micro_batches=1", "-r", "model.widths=[65536, 32]"});
+  EXPECT_EQ(planned.code, exit_failed);
+  EXPECT_THAT(planned.out, AllOf(HasSubstr("the run does not fit: "), HasSubstr("loss.logits")));
+  EXPECT_EQ(planned.error.find("error"), std::string::npos) << planned.error;
+}
+
+TEST_F(Plan, SaysHowToPlanWithoutTheDataWhereTheyAreMissing) {
+  for (const std::string path : {"", "/no/such/folder"}) {
+    const Ran planned = plan({"-r", "data={name: image_folder, path: '" + path + "'}"});
+    EXPECT_NE(planned.code, exit_done);
+    EXPECT_THAT(planned.error, HasSubstr("; or plan for samples of the same shape, for instance "
+                                         "-r data.name=synthetic -r 'data.shape=[3, 224, 224]' "
+                                         "-r data.classes=1000\n"));
+  }
+  EXPECT_THAT(plan({"-r", "data.pth=x"}).error, Not(HasSubstr("synthetic")));
+}
+
 TEST_F(Plan, RefusesTensorsOfAGpuThatWouldLeaveTheirProcessAsTrainDoes) {
   const Ran planned = plan({"--device", "h100", "--nproc-per-node", "2"});
   EXPECT_EQ(planned.code, exit_failed);
