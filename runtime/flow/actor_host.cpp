@@ -232,6 +232,9 @@ void count_held(HostedActor& hosted) {
   MailboxGauge& gauge = hosted.run->gauges[hosted.index];
   gauge.held.store(all.count, std::memory_order_relaxed);
   gauge.held_since.store(all.step, std::memory_order_relaxed);
+  const auto has_effects = [](const HeldBack& one) { return !one.effects.empty(); };
+  gauge.on_device.store(std::ranges::any_of(hosted.held_back, has_effects),
+                        std::memory_order_relaxed);
 }
 
 /// Acts until nothing is to do, a message has arrived, which may bring more urgent work, or other

@@ -97,14 +97,11 @@ void await_result(const std::future<Result<RunReport>>& result, const caf::actor
     for (const auto& gauge : state.gauges) sum += gauge.handled;
     return sum;
   };
-  const auto is_busy = [](const flow::MailboxGauge& gauge) {
-    return gauge.acting || gauge.waiting > 0;
-  };
   for (std::size_t before = handled(), now = before;
        result.wait_for(between_checks) != std::future_status::ready; before = now) {
     now = handled();
     const bool idle = now == before && state.options.processes == 1 &&
-                      std::ranges::none_of(state.gauges, is_busy);
+                      std::ranges::none_of(state.gauges, &flow::MailboxGauge::busy);
     caf::anon_send(supervisor, flow::CheckProgress{.idle = idle});
   }
 }

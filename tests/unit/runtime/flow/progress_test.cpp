@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <caf/scheduler/test_coordinator.hpp>
 
+#include "manual_stream.h"
 #include "runtime/flow/process_supervisor.h"
 #include "workers.h"
 
@@ -57,7 +58,8 @@ class Progress : public ::testing::Test {
         .faults_fired = nullptr,
         .done = [this](Result<RunReport> result) { ended_ = static_cast<bool>(result); },
         .sent = std::make_unique<std::atomic<std::uint64_t>[]>(graph_.edges().size()),
-        .sends_away = std::vector<bool>(graph_.actors().size(), false)});
+        .sends_away = std::vector<bool>(graph_.actors().size(), false),
+        .stream_backends = std::vector<const Backend*>(graph_.actors().size())});
     state_->yielder = system_->spawn(yield_actor);
     supervisor_ = system_->spawn(process_supervisor, state_);
   }
@@ -118,6 +120,23 @@ TEST_F(Progress, NamesTheActorThatReleasesNothing) {
   EXPECT_THAT(check(true), AllOf(HasSubstr("hoarder has held 2 messages since step 0"),
                                  Not(HasSubstr("adder has held"))));
   EXPECT_EQ(check(true), "") << "once is enough";
+  caf::anon_send(supervisor_, Deadlocked{});
+  play();
+}
+
+TEST_F(Progress, AnActorWhoseDeviceComputesIsBusy) {
+  const auto stream = std::make_shared<testing::ManualStream>();
+  const auto counter = graph_.add<testing::Counter>("counter", 1u);
+  const auto adder = graph_.add<testing::OnStream<testing::Adder>>("adder", stream);
+  const auto hoarder = graph_.add<Hoarder>("hoarder");
+  graph_.connect(counter, &testing::Counter::out, adder, &testing::Adder::in);
+  graph_.connect(adder, &testing::Adder::out, hoarder, &Hoarder::in);
+  options_.steps.count = 1;
+  begin();
+  play();
+  EXPECT_TRUE(state_->gauges[1].busy());
+  while (stream->pass()) play();
+  EXPECT_FALSE(state_->gauges[1].busy());
   caf::anon_send(supervisor_, Deadlocked{});
   play();
 }
