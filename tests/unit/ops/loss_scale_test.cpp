@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -140,6 +143,40 @@ TEST(LossScaleOptions, SayWhatIsNearest) {
   EXPECT_THAT(refusal({.backoff_factor = 0.3}), HasSubstr("such as 0.25 or 0.5"));
   EXPECT_THAT(refusal({.init_scale = 2, .min_scale = 4}),
               HasSubstr("`min_scale` is 4, more than `init_scale`, 2"));
+}
+
+/// The numbers of its remedy.
+std::vector<double> offered_by(const std::string& refusal) {
+  const std::string_view remedy = "give a power of two";
+  const auto begin = refusal.find(remedy);
+  if (begin == refusal.npos) return {};
+  std::vector<double> numbers;
+  std::istringstream words(refusal.substr(begin + remedy.size()));
+  for (std::string word; words >> word;)
+    if (const double number = std::strtod(word.c_str(), nullptr); number != 0)
+      numbers.push_back(number);
+  return numbers;
+}
+
+TEST(LossScaleOptions, TakeTheNumbersThatTheirRefusalsName) {
+  const auto take = [](const std::string& refused, auto&& options_with) {
+    const std::vector<double> offered = offered_by(refused);
+    EXPECT_EQ(offered.size(), 2u) << refused;
+    for (const double value : offered) EXPECT_EQ(refusal(options_with(value)), "none") << refused;
+  };
+  const auto scales = [](double init, double min) {
+    return LossScaleOptions{.init_scale = init, .min_scale = min};
+  };
+  for (const double scale : {3.0, 0.3, 65535.0, 1e30, 1e-30, 1e300, 1e-300, 0x1p127, 0x1p-127}) {
+    take(refusal({.init_scale = scale}), [&](double value) { return scales(value, 0x1p-126); });
+    take(refusal({.min_scale = scale}), [&](double value) { return scales(0x1p126, value); });
+  }
+  for (const double factor : {0.5, 1.5, 3.0, 1e30, 1e300})
+    take(refusal({.growth_factor = factor}),
+         [](double value) { return LossScaleOptions{.growth_factor = value}; });
+  for (const double factor : {0.3, 0.7, 1e-30, 1e-300, 2.0})
+    take(refusal({.backoff_factor = factor}),
+         [](double value) { return LossScaleOptions{.backoff_factor = value}; });
 }
 
 TEST(LossScale, TravelsBetweenProcesses) {
