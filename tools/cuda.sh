@@ -135,11 +135,14 @@ offer_frontend_headers() {
 # build_cuda MAJOR [PRESET]: as build, with libtroupe_cuda.so.
 build_cuda() {
   local preset=${2:-release} home headers
+  local -a fresh=()
   install_packages build
   home=$(toolkit "$1")
   headers=$(frontend_headers "$home")
   say "configuring build/$preset with CUDA $(nvcc_version "$home") in $home"
-  cmake --preset "$preset" --log-level=WARNING -DTROUPE_CUDA=ON -DCMAKE_CUDA_COMPILER="$home/bin/nvcc" \
+  # What the cache knows of another toolkit would stay, or CMake would drop these settings with it.
+  grep -qs "^CMAKE_CUDA_COMPILER:[A-Z]*=$home/bin/nvcc\$" "build/$preset/CMakeCache.txt" || fresh=(--fresh)
+  cmake "${fresh[@]}" --preset "$preset" --log-level=WARNING -DTROUPE_CUDA=ON -DCMAKE_CUDA_COMPILER="$home/bin/nvcc" \
     -DCUDNN_FRONTEND_INCLUDE_DIR="$headers" >&2
   build "$preset"
 }
