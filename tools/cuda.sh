@@ -37,46 +37,44 @@ get_wheels() {
     platforms+=(--platform "${wheel}_$machine")
   done
   rm -rf "$part"
-  mkdir -p "$part/wheels" "$part/unpacked" "$part/tree/lib"
+  mkdir -p "$part/wheels" "$part/unpacked/nvidia" "$part/tree/lib"
+  [ "$1" != toolkit-12.txt ] || get_nvcc_12 "$PWD/$part/unpacked/nvidia/nvcc"
   say "downloading $2 from PyPI ($1)"
   # The frontend's wheel is for one Python; it has the same headers as those for others.
   python3 -m pip download --quiet --no-deps --require-hashes --only-binary=:all: "${platforms[@]}" \
     --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none --dest "$part/wheels" \
     -r "tools/cuda/$1" >&2 ||
-    fail "PyPI's wheels for $2 could not be downloaded" \
-      "$install_cuda"
+    fail "PyPI's wheels for $2 could not be downloaded" "$install_cuda"
   for wheel in "$part"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$part/unpacked"; done
   for folder in "$part"/unpacked/nvidia/* "$part/unpacked"; do
     for wheel in bin include lib nvvm; do
       [ ! -d "$folder/$wheel" ] || cp -rlf "$folder/$wheel" "$part/tree/"
     done
   done
-  [ "$1" != toolkit-12.txt ] || add_nvcc_12 "$part"
   finish_tree "$part/tree"
   mv "$part/tree" "$2"
   rm -rf "$part"
 }
 
-# add_nvcc_12 FOLDER: adds to FOLDER/tree what PyPI's wheels of CUDA 12 lack. A package of Debian 13 has nvcc and the
+# get_nvcc_12 FOLDER: gets into FOLDER what PyPI's wheels of CUDA 12 lack. A package of Debian 13 has nvcc and the
 # programs that it calls; apt-get gets it from the mirror that this host uses, and it is not installed.
-add_nvcc_12() {
-  local apt=$PWD/$1/apt tree=$1/tree mirror
+get_nvcc_12() {
+  local apt=$1.apt mirror
   local -a options=(-qq -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt" -o APT::Sandbox::User=root)
   # shellcheck disable=SC2016  # apt-get's own variable
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -m 1 '/debian/$') ||
     fail "PyPI has no nvcc of CUDA 12, and apt-get knows no mirror of Debian on this host" "$install_cuda"
-  mkdir -p "$apt/lists/partial" "$apt/archives/partial"
+  say "downloading nvcc of CUDA 12 from Debian 13 ($nvcc_12)"
+  mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$1/bin" "$1/lib" "$1/nvvm/bin"
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie non-free" >"$apt/sources.list"
   { apt-get "${options[@]}" update && (cd "$apt" && apt-get "${options[@]}" download "$nvcc_12"); } >&2 ||
-    fail "nvcc of CUDA 12 ($nvcc_12 of Debian 13) could not be downloaded" "$install_cuda"
-  dpkg-deb -x "$apt"/*.deb "$apt/unpacked"
-  mkdir -p "$tree/nvvm/bin"
-  mv "$apt"/unpacked/usr/bin/{cudafe++,fatbinary,nvlink} "$apt"/unpacked/usr/lib/nvidia-cuda-toolkit/bin/{nvcc,crt} \
-    "$tree/bin/"
-  mv "$apt/unpacked/usr/lib/nvidia-cuda-toolkit/bin/cicc" "$tree/nvvm/bin/"
+    fail "Debian's package $nvcc_12 could not be downloaded" "$install_cuda"
+  dpkg-deb -x "$apt"/*.deb "$apt"
+  mv "$apt"/usr/bin/{cudafe++,fatbinary,nvlink} "$apt"/usr/lib/nvidia-cuda-toolkit/bin/{nvcc,crt} "$1/bin/"
+  mv "$apt/usr/lib/nvidia-cuda-toolkit/bin/cicc" "$1/nvvm/bin/"
   # Where nvcc looks for the rest: Debian's own file names folders of an installed package.
-  cat >"$tree/bin/nvcc.profile" <<'TEXT'
+  cat >"$1/bin/nvcc.profile" <<'TEXT'
 TOP = $(_HERE_)/..
 NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
 PATH += $(TOP)/nvvm/bin:$(_HERE_):
@@ -84,8 +82,8 @@ INCLUDES += "-I$(TOP)/include" $(_SPACE_)
 LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib"
 TEXT
   # CMake tries a compiler with two libraries that Troupe does not use.
-  ar rc "$tree/lib/libcudadevrt.a"
-  echo 'INPUT(-lcudart)' >"$tree/lib/libcudart_static.a"
+  ar rc "$1/lib/libcudadevrt.a"
+  echo 'INPUT(-lcudart)' >"$1/lib/libcudart_static.a"
 }
 
 # Programs lose their mode in a wheel, and libraries have no name without a version.
