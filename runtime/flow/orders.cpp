@@ -149,6 +149,7 @@ void spawn_host(SupervisorActor* self, std::size_t actor, std::unique_ptr<Actor>
   ProcessSupervisor& supervisor = self->state;
   supervisor.run->gauges[actor].waiting = 0;
   supervisor.run->gauges[actor].held = 0;
+  supervisor.run->gauges[actor].on_device = false;
   supervisor.causes[actor].clear();
   supervisor.hosts[actor] = self->spawn(
       host_actor, supervisor.run, static_cast<std::uint32_t>(actor),

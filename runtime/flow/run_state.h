@@ -23,10 +23,10 @@ struct MailboxGauge {
   std::atomic<std::size_t> peak{0};
   std::atomic<std::size_t> handled{0};
   std::atomic<bool> acting{false};           ///< an incarnation handles a message now
-  std::atomic<bool> on_device{false};        ///< effects wait for the device
+  std::atomic<bool> on_device{false};        ///< effects are held back until the device is done
   std::atomic<std::uint32_t> held{0};        ///< messages that the actor has taken and not released
   std::atomic<std::uint32_t> held_since{0};  ///< the step of the oldest
-  /// Whether something will still happen here without a message from others.
+  /// Whether the actor will go on without a message from another one.
   bool busy() const { return acting || waiting > 0 || on_device; }
   void add() {
     const std::size_t now = waiting.fetch_add(1, std::memory_order_relaxed) + 1;

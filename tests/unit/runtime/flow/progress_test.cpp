@@ -135,6 +135,8 @@ TEST_F(Progress, AnActorWhoseDeviceComputesIsBusy) {
   begin();
   play();
   EXPECT_TRUE(state_->gauges[1].busy());
+  EXPECT_EQ(state_->gauges[1].waiting, 0u);
+  EXPECT_FALSE(state_->gauges[1].acting);
   while (stream->pass()) play();
   EXPECT_FALSE(state_->gauges[1].busy());
   caf::anon_send(supervisor_, Deadlocked{});
