@@ -218,10 +218,12 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
 int plan_or_offer_synthetic_data(const PlanArguments& arguments, const Definitions& own) try {
   return plan(arguments, own);
 } catch (const Error& error) {
-  const std::string remedy = in_words_of_the_command(error, own).remedy();
-  if (remedy.find("set data.path to") == remedy.npos) throw;
-  throw Error(error.code(), error.message(),
-              remedy +
+  const Error worded = in_words_of_the_command(error, own);
+  if (worded.message().find("data.path is") == std::string::npos &&
+      worded.remedy().find("set data.path to") == std::string::npos)
+    throw;
+  throw Error(worded.code(), worded.message(),
+              worded.remedy() +
                   "; or plan for samples of the same shape, for instance -r data.name=synthetic "
                   "-r 'data.shape=[3, 224, 224]' -r data.classes=1000");
 }
