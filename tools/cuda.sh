@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# CUDA toolkits for `./dev build --cuda` and `./dev check cuda`: one that is there, or the wheels of PyPI that
-# tools/cuda/ pins, for CUDA 12 with nvcc from Debian 13. ./dev sources this file and defines say, fail, jobs and build.
+# CUDA toolkits for `./dev build --cuda` and `./dev check cuda`: an installed one, or else wheels of PyPI, which
+# tools/cuda/ pins. For CUDA 12, nvcc is from Debian 13. ./dev sources this file and defines say, fail, jobs and build.
 # The build of the tests runs it (tests/cuda/kernels).
 
 nvcc_12='nvidia-cuda-toolkit=12.4.131~12.4.1-2'
@@ -9,12 +9,14 @@ install_cuda='install CUDA 12.4 or later and cuDNN 9, and set CUDA_HOME'
 # Prints the version of a toolkit, such as 13.0.
 nvcc_version() { "$1/bin/nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p'; }
 
-# present_toolkit [MAJOR]: prints the folder of the first toolkit with cuDNN, of this major version if one is named.
+# present_toolkit [MAJOR]: prints the folder of the first toolkit with cuDNN, of this major version if one is named. The
+# downloaded CUDA 12 is for those who ask for 12.
 present_toolkit() {
-  local folder nvcc
+  local folder nvcc downloaded=build/cuda-toolkit
+  [ "${1:-}" != 12 ] || downloaded=build/cuda-toolkit-12
   nvcc=$(command -v nvcc || true)
   for folder in ${nvcc:+"$(dirname "$(dirname "$(readlink -f "$nvcc")")")"} ${CUDA_HOME:+"$CUDA_HOME"} \
-    /usr/local/cuda build/cuda-toolkit build/cuda-toolkit-12; do
+    /usr/local/cuda "$downloaded"; do
     if [ -x "$folder/bin/nvcc" ] && [ -e "$folder/include/cudnn.h" ] &&
       [[ "$(nvcc_version "$folder")" == "${1:-}"* ]]; then
       (cd "$folder" && pwd)
@@ -45,15 +47,21 @@ get_wheels() {
     --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none --dest "$part/wheels" \
     -r "tools/cuda/$1" >&2 ||
     fail "PyPI's wheels for $2 could not be downloaded" "$install_cuda"
-  for wheel in "$part"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$part/unpacked"; done
-  for folder in "$part"/unpacked/nvidia/* "$part/unpacked"; do
+  merge_wheels "$part" || fail "$2 could not be unpacked: is the disk full?" "free some GiB, and repeat the command"
+  mv -T "$part/tree" "$2"
+  rm -rf "$part"
+}
+
+# merge_wheels FOLDER: makes FOLDER/tree. `set -e` is off within `$(…)`, so each step is checked.
+merge_wheels() {
+  local wheel folder
+  for wheel in "$1"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$1/unpacked" || return 1; done
+  for folder in "$1"/unpacked/nvidia/* "$1/unpacked"; do
     for wheel in bin include lib nvvm; do
-      [ ! -d "$folder/$wheel" ] || cp -rlf "$folder/$wheel" "$part/tree/"
+      [ ! -d "$folder/$wheel" ] || cp -rlf "$folder/$wheel" "$1/tree/" || return 1
     done
   done
-  finish_tree "$part/tree"
-  mv "$part/tree" "$2"
-  rm -rf "$part"
+  finish_tree "$1/tree"
 }
 
 # get_nvcc_12 FOLDER: gets into FOLDER what PyPI's wheels of CUDA 12 lack. A package of Debian 13 has nvcc and the
@@ -62,17 +70,19 @@ get_nvcc_12() {
   local apt=$1.apt mirror
   local -a options=(-qq -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt" -o APT::Sandbox::User=root)
-  # shellcheck disable=SC2016  # apt-get's own variable
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -m 1 '/debian/$') ||
-    fail "PyPI has no nvcc of CUDA 12, and apt-get knows no mirror of Debian on this host" "$install_cuda"
+  mirror=$(grep -rhsE '^(deb |URIs:)' /etc/apt/sources.list /etc/apt/sources.list.d |
+    grep -oE '[a-z]+://[^ ]*/debian/?( |$)' | sed -n '1s/ *$//p' || true)
+  [ -n "$mirror" ] ||
+    fail "PyPI has no nvcc of CUDA 12, and the sources of apt-get name no mirror of Debian" "$install_cuda"
   say "downloading nvcc of CUDA 12 from Debian 13 ($nvcc_12)"
   mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$1/bin" "$1/lib" "$1/nvvm/bin"
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie non-free" >"$apt/sources.list"
   { apt-get "${options[@]}" update && (cd "$apt" && apt-get "${options[@]}" download "$nvcc_12"); } >&2 ||
     fail "Debian's package $nvcc_12 could not be downloaded" "$install_cuda"
-  dpkg-deb -x "$apt"/*.deb "$apt"
-  mv "$apt"/usr/bin/{cudafe++,fatbinary,nvlink} "$apt"/usr/lib/nvidia-cuda-toolkit/bin/{nvcc,crt} "$1/bin/"
-  mv "$apt/usr/lib/nvidia-cuda-toolkit/bin/cicc" "$1/nvvm/bin/"
+  { dpkg-deb -x "$apt"/*.deb "$apt" &&
+    mv "$apt"/usr/bin/{cudafe++,fatbinary,nvlink} "$apt"/usr/lib/nvidia-cuda-toolkit/bin/{nvcc,crt} "$1/bin/" &&
+    mv "$apt/usr/lib/nvidia-cuda-toolkit/bin/cicc" "$1/nvvm/bin/"; } ||
+    fail "Debian's package $nvcc_12 could not be unpacked: is the disk full?" "free some GiB, and repeat the command"
   # Where nvcc looks for the rest: Debian's own file names folders of an installed package.
   cat >"$1/bin/nvcc.profile" <<'TEXT'
 TOP = $(_HERE_)/..
@@ -81,8 +91,8 @@ PATH += $(TOP)/nvvm/bin:$(_HERE_):
 INCLUDES += "-I$(TOP)/include" $(_SPACE_)
 LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib"
 TEXT
-  # CMake tries a compiler with two libraries that Troupe does not use.
-  ar rc "$1/lib/libcudadevrt.a"
+  # CMake links two libraries when it tries the compiler. Troupe does not use them.
+  printf '!<arch>\n' >"$1/lib/libcudadevrt.a"
   echo 'INPUT(-lcudart)' >"$1/lib/libcudart_static.a"
 }
 
@@ -105,7 +115,7 @@ toolkit() {
     13) get_wheels toolkit-13.txt build/cuda-toolkit ;;
     12) get_wheels toolkit-12.txt build/cuda-toolkit-12 ;;
   esac
-  present_toolkit "${1:-}"
+  present_toolkit "${1:-}" || fail "the downloaded CUDA ${1:-13} does not work" "rm -r build/cuda-toolkit*, and repeat the command"
 }
 
 # Prints the folder with cudnn_frontend.h for a toolkit.
@@ -132,14 +142,18 @@ offer_frontend_headers() {
 
 # build_cuda MAJOR [PRESET]: as build, with libtroupe_cuda.so.
 build_cuda() {
-  local preset=${2:-release} home headers
+  local preset=${2:-release} home headers cache
   local -a fresh=()
+  cache=build/$preset/CMakeCache.txt
   install_packages build
   home=$(toolkit "$1")
   headers=$(frontend_headers "$home")
   say "configuring build/$preset with CUDA $(nvcc_version "$home") in $home"
   # What the cache knows of another toolkit would stay, or CMake would drop these settings with it.
-  grep -qs "^CMAKE_CUDA_COMPILER:[A-Z]*=$home/bin/nvcc\$" "build/$preset/CMakeCache.txt" || fresh=(--fresh)
+  if [ -f "$cache" ] && [ "$(sed -n 's/^CMAKE_CUDA_COMPILER:[A-Z]*=//p' "$cache")" != "$home/bin/nvcc" ]; then
+    say "it was configured without this toolkit: other settings of build/$preset are those of its preset again"
+    fresh=(--fresh)
+  fi
   cmake "${fresh[@]}" --preset "$preset" --log-level=WARNING -DTROUPE_CUDA=ON -DCMAKE_CUDA_COMPILER="$home/bin/nvcc" \
     -DCUDNN_FRONTEND_INCLUDE_DIR="$headers" >&2
   build "$preset"
@@ -215,6 +229,7 @@ check_version() {
 
 check_cuda() {
   local major home failed=0
+  install_packages build
   for major in 13 12; do
     home=$(toolkit $major) || return 1
     check_version "$home" || failed=1
