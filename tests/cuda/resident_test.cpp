@@ -16,6 +16,7 @@
 #include "ops/on_device.h"
 #include "rows_module.h"
 #include "runtime/tensor/allocator.h"
+#include "stream_work.h"
 
 namespace troupe::testing {
 namespace {
@@ -75,6 +76,18 @@ TEST(CudaResident, MakesThemInAnyNumberOfReplicasAndWorkers) {
           .partition = {2, 2}, .replicas = replicas, .steps = 3, .workers = workers};
       expect_the_same(trained(run, Images::resident, seed++), sent);
     }
+}
+
+TEST(CudaResident, AStreamWaitsForImagesThatAnotherOneCopies) {
+  const Emulation emulation({.pace = cuda_on_cpu::Pace::by_hand});
+  EmulatedStream first, second;
+  const Tensor images = on_cpu_filled(7);
+  ResidentImages resident;
+  (void)resident.on_device(first.get(), Split::train, images);
+  const Tensor there = resident.on_device(second.get(), Split::train, images);
+  const Tensor result = on_cpu(second.get(), doubled(second.get(), there));
+  EXPECT_THAT(values(result), ::testing::Each(14.0f));
+  EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
 }
 
 TEST(CudaResident, MakesThemThroughALoaderThatFails) {
