@@ -65,7 +65,7 @@ std::string what_to_lower(const PlannedRun& run, std::size_t memory, std::size_t
     return fmt::format("set cuda_graphs to false: the graphs take {}",
                        bytes_text(graph_bytes(run)));
   const std::size_t samples = micro_batch_samples(pipeline);
-  const std::string smaller_batch = fmt::format("lower train.batch_size ({})", pipeline.batch_size);
+  std::string smaller_batch = fmt::format("lower train.batch_size ({})", pipeline.batch_size);
   if (samples <= 1) return smaller_batch;
   return fmt::format("raise train.micro_batches ({}, of {}), or {}", pipeline.micro_batches,
                      counted(static_cast<std::int64_t>(samples), "sample"), smaller_batch);

@@ -56,7 +56,7 @@ class Progress : public ::testing::Test {
         .gauges = std::vector<MailboxGauge>(graph_.actors().size()),
         .directory = Directory(graph_.actors().size()),
         .faults_fired = nullptr,
-        .done = [this](Result<RunReport> result) { ended_ = static_cast<bool>(result); },
+        .done = [this](const Result<RunReport>& result) { ended_ = static_cast<bool>(result); },
         .sent = std::make_unique<std::atomic<std::uint64_t>[]>(graph_.edges().size()),
         .sends_away = std::vector<bool>(graph_.actors().size(), false),
         .stream_backends = std::vector<const Backend*>(graph_.actors().size())});
