@@ -52,7 +52,7 @@ bool takes_fences(const HostedActor& hosted, std::size_t actor) {
   return backend && backend == hosted.run->stream_backends[hosted.index];
 }
 
-void send_packet(ActorHost* self, std::size_t to, Packet packet) {
+void send_packet(ActorHost* self, std::size_t to, Packet&& packet) {
   packet.header.receiver = self->state.addresses[to].incarnation;
   if (packet.fence && !takes_fences(self->state, to)) packet.fence.reset();  // it has passed
   send_to(self, to, std::move(packet));
@@ -146,9 +146,9 @@ bool dispatch_behind(ActorHost* self, DeviceStream& stream, RuntimeAccess::Effec
 /// Dispatches what the actor's functions have left behind. Returns as dispatch().
 bool send_effects(ActorHost* self) {
   RuntimeAccess::Effects& effects = RuntimeAccess::effects(*self->state.actor);
+  if (effects.empty()) return false;
   DeviceStream* stream = self->state.stream;
-  if (!stream) return dispatch(self, effects);
-  return !effects.empty() && dispatch_behind(self, *stream, effects);
+  return stream ? dispatch_behind(self, *stream, effects) : dispatch(self, effects);
 }
 
 bool matches(const FaultOptions& fault, const std::string& actor, const ActionLabel& label) {
@@ -282,11 +282,11 @@ void guard(ActorHost* self, F&& handler) {
   self->quit(caf::sec::runtime_error);
 }
 
-void on_packet(ActorHost* self, const Packet& packet) {
+void on_packet(ActorHost* self, Packet& packet) {
   HostedActor& hosted = self->state;
   hosted.run->gauges[hosted.index].remove();
   const auto& edge = hosted.run->graph.edges()[packet.header.edge];
-  RuntimeAccess::deliver(*hosted.actor->inputs()[edge.input], packet);
+  RuntimeAccess::deliver(*hosted.actor->inputs()[edge.input], std::move(packet));
 }
 
 void on_credit(ActorHost* self, const Credit& credit) {
@@ -396,8 +396,8 @@ void on_replaced(ActorHost* self, const Replaced& replaced) {
 }
 
 template <class Message>
-auto handler(ActorHost* self, void (*handle)(ActorHost*, const Message&)) {
-  return [self, handle](const Message& message) {
+auto handler(ActorHost* self, void (*handle)(ActorHost*, Message&)) {
+  return [self, handle](Message& message) {
     std::atomic<bool>& acting = self->state.run->gauges[self->state.index].acting;
     acting.store(true, std::memory_order_relaxed);
     guard(self, [&] {

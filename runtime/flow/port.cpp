@@ -22,7 +22,7 @@ InputPort::Edge& InputPort::edge(std::uint32_t id) {
   return *std::ranges::find(edges_, id, &Edge::id);
 }
 
-void InputPort::deliver(Packet packet) {
+void InputPort::deliver(Packet&& packet) {
   const Header& header = packet.header;
   Edge& from = edge(header.edge);
   if (header.incarnation < from.incarnation) {

@@ -69,7 +69,7 @@ class InputPort {
  private:
   friend class RuntimeAccess;
   void attach(std::uint32_t edge, std::uint32_t slots);
-  void deliver(Packet packet);
+  void deliver(Packet&& packet);
   void sender_replaced(std::uint32_t edge, std::uint32_t incarnation);
 
   struct Edge {

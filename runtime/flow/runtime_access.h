@@ -26,7 +26,7 @@ class RuntimeAccess {
 
   /// Takes a message in. Drops messages of older incarnations and returns the slots of repeated
   /// ones; throws Error{internal} if the edge's slots are exceeded.
-  static void deliver(InputPort& port, Packet packet) { port.deliver(std::move(packet)); }
+  static void deliver(InputPort& port, Packet&& packet) { port.deliver(std::move(packet)); }
   /// The sender of `edge` was replaced. Its messages stay valid, but their slots no longer exist.
   static void sender_replaced(InputPort& port, std::uint32_t edge, std::uint32_t incarnation) {
     port.sender_replaced(edge, incarnation);

@@ -5,17 +5,8 @@
 
 namespace troupe::flow {
 
-void TimeAccount::compute_until(TimePoint now) {
-  split_.compute += now - std::exchange(since_, now);
-}
-
 void TimeAccount::wait_until(TimePoint now, Waiting why) {
   open_.push_back({std::exchange(since_, now), now, why});
-}
-
-void TimeAccount::wait_idle_until(TimePoint now, Waiting why) {
-  if (!open_.empty()) settle();
-  count(now - std::exchange(since_, now), why);
 }
 
 void TimeAccount::add(const DeviceSpan& span) {
@@ -36,20 +27,6 @@ void TimeAccount::add(const DeviceSpan& span) {
 void TimeAccount::settle() {
   for (const Wait& wait : open_) count(wait.end - wait.begin, wait.why);
   open_.clear();
-}
-
-void TimeAccount::count(std::chrono::nanoseconds time, Waiting why) {
-  switch (why) {
-    case Waiting::input:
-      split_.no_input += time;
-      break;
-    case Waiting::credit:
-      split_.no_credit += time;
-      break;
-    case Waiting::other:
-      split_.other += time;
-      break;
-  }
 }
 
 }  // namespace troupe::flow
