@@ -21,7 +21,7 @@ struct PlannedDeviceOptions {
   bool deterministic = true;
 };
 
-/// A device that stands for a GPU, to learn how much memory a model takes there, where no GPU is.
+/// Stands for a GPU that is absent, to compute how much memory a model takes on it.
 /// Its tensors lie in the CPU's memory, with an allocator of its own, and have the shapes, types
 /// and layouts that they have on a GPU. The numbers are of no use: convolutions, linear layers,
 /// attentions and what is stored in 16 bits are zeroes, all else is computed by the CPU.

@@ -46,15 +46,16 @@ std::string folders_text(const Machine& machine) {
 /// The GPU that a run would use, and those that are allocated.
 std::string gpus_text(const Machine& machine, const Demands& demands) {
   const int allocated = machine.allocated_gpus();
-  std::string given = allocated == 0 ? "none is allocated" : fmt::format("{} allocated", allocated);
+  std::string given =
+      allocated == 0 ? "no GPU is allocated" : fmt::format("{} allocated", allocated);
   if (!machine.cuda && machine.cuda_error && machine.cuda_error->code() == ErrorCode::io)
-    return "no CUDA in this build, " + given;
+    return "no CUDA in this build; " + given;
   const bool several = machine.world && machine.world->size > 1;
   if (demands.device == DeviceChoice::cpu || !machine.cuda || machine.cuda->gpus.empty() ||
       (several && !computes_on_gpu(machine, demands)))
     return given;
   const GpuSurvey::Gpu& gpu = machine.cuda->gpus.front();
-  return fmt::format("{} (sm_{}, {} GiB), {}", gpu.name, gpu.architecture, gpu.memory_bytes >> 30,
+  return fmt::format("{} (sm_{}, {} GiB); {}", gpu.name, gpu.architecture, gpu.memory_bytes >> 30,
                      given);
 }
 

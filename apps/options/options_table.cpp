@@ -234,7 +234,7 @@ OptionField device_field(Options& o) {
   for (const std::string_view name : described_devices())
     limits.value_hints.emplace_back(name, plan_hint);
   return choice_field("device", o.device, device_names,
-                      "device that computes: cuda: an NVIDIA GPU; auto: a GPU if this build "
+                      "where the run computes; cuda: an NVIDIA GPU; auto: a GPU if this build "
                       "has CUDA, one can be used and the run has one process, else the CPU",
                       std::move(limits));
 }
@@ -243,32 +243,32 @@ void add_run(OptionFields& fields, Options& o) {
   fields.push_back(field(
       "seed", o.pipeline.seed, "seed of all random numbers",
       {.synonyms = {"seed_everything", "random_state", "manual_seed"},
-       .hints = {
-           {"benchmark",
-            "no algorithm is chosen by its time; deterministic false lets a GPU's convolutions "
-            "take faster ones"},
-           {"channels_last", "the precision chooses the layout of images; leave it out"},
-           {"test_only", "the verb eval evaluates a checkpoint"},
-           {"default_root_dir", output_hint},
-           {"output_dir", output_hint},
-           {"dirpath", output_hint},
-           {"pin_memory", no_option_hint},
-           {"torch_compile", no_option_hint},
-           {"persistent_workers", no_option_hint},
-           {"cache_dataset", no_option_hint},
-           {"num_sanity_val_steps", no_option_hint},
-           {"cudnn_benchmark", no_option_hint},
-           {"compile", no_option_hint},
-           {"logger", log_hint},
-           {"enable_progress_bar", "a terminal always has a progress bar: leave it out"},
-           {"zero_optimization", zero_hint},
-           {"zero_stage", zero_hint},
-           {"fsdp",
-            "there is no FSDP: the stages of parallel.pipeline divide weights, gradients "
-            "and optimizer state"},
-           {"callbacks",
-            "train.patience stops early, checkpoint.* says which checkpoints there "
-            "are, train.schedule is the learning rate schedule"}}}));
+       .hints = {{"benchmark",
+                  "no algorithm is chosen by its time; deterministic false lets cuDNN add in any "
+                  "order in "
+                  "a GPU's convolutions"},
+                 {"channels_last", "the precision chooses the layout of images; leave it out"},
+                 {"test_only", "the verb eval evaluates a checkpoint"},
+                 {"default_root_dir", output_hint},
+                 {"output_dir", output_hint},
+                 {"dirpath", output_hint},
+                 {"pin_memory", no_option_hint},
+                 {"torch_compile", no_option_hint},
+                 {"persistent_workers", no_option_hint},
+                 {"cache_dataset", no_option_hint},
+                 {"num_sanity_val_steps", no_option_hint},
+                 {"cudnn_benchmark", no_option_hint},
+                 {"compile", no_option_hint},
+                 {"logger", log_hint},
+                 {"enable_progress_bar", "a terminal always has a progress bar: leave it out"},
+                 {"zero_optimization", zero_hint},
+                 {"zero_stage", zero_hint},
+                 {"fsdp",
+                  "there is no FSDP: the stages of parallel.pipeline divide weights, gradients "
+                  "and optimizer state"},
+                 {"callbacks",
+                  "train.patience stops early, checkpoint.* says which checkpoints there "
+                  "are, train.schedule is the learning rate schedule"}}}));
   fields.push_back(device_field(o));
   std::ranges::move(precision_fields(o.pipeline), std::back_inserter(fields));
   fields.push_back(

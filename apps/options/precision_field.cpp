@@ -97,14 +97,15 @@ OptionFields precision_fields(PipelineOptions& options) {
   OptionFields fields{precision_field(options)};
   fields.push_back(
       rounding_field("matmul_precision", options.stream.matmul_tf32,
-                     "linear layers and matmul of f32; tf32: on a GPU, tensor cores may round "
-                     "what they multiply to TF32",
+                     "precision of linear layers and matmul in f32; tf32: a GPU may round their "
+                     "factors to TF32 and use tensor cores",
                      {.synonyms = {"float32_matmul_precision", "matmul_allow_tf32"},
                       .hints = {{"allow_tf32", both}, {"tf32", both}, {"fp32_precision", both}},
                       .setting = "Stream::matmul_tf32"}));
   fields.push_back(rounding_field(
       "conv_precision", options.stream.conv_tf32,
-      "convolutions of f32; tf32: on a GPU, tensor cores may round what they multiply to TF32",
+      "precision of convolutions in f32; tf32: a GPU may round their factors to TF32 and use "
+      "tensor cores",
       {.synonyms = {"cudnn_allow_tf32", "convolution_precision"}, .setting = "Stream::conv_tf32"}));
   return fields;
 }

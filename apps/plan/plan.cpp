@@ -1,5 +1,6 @@
 // troupe plan: the stages, memory, schedule and edges of a run, without running it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <csignal>
@@ -16,6 +17,7 @@
 #include "apps/train/training.h"
 #include "apps/train/warnings.h"
 #include "apps/verbs.h"
+#include "ops/described_device.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
 #include "runtime/stop_signal.h"
@@ -246,9 +248,11 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
                    "processes on each node (1)")
       ->check(CLI::Range(1, most_processes))
       ->option_text("NUMBER");
-  verb->add_option("--device", arguments->device,
-                   "device to plan for: cpu, cuda (the GPU of this host), or a GPU\n"
-                   "that need not be here: h100, a100, … (the option device)")
+  verb->add_option(
+          "--device", arguments->device,
+          fmt::format("device to plan for: cpu, cuda (the GPU of this host), or a GPU that\n"
+                      "need not be here: {} (the option device)",
+                      fmt::join(described_devices(), ", ")))
       ->type_name("NAME");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) {

@@ -40,11 +40,12 @@ void* allocate(std::size_t bytes) {
   }
   cudaGetLastError();   // which would be the next launch's
   if (captures_here())  // the allocator would give back what it has cached, and wait for the device
-    refuse_graph(fmt::format("while a CUDA graph is captured: {} bytes requested", bytes));
+    refuse_graph(fmt::format("while a CUDA graph is captured: {:.1f} MiB requested",
+                             static_cast<double>(bytes) / (1 << 20)));
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "query free memory");
   throw OutOfMemory(
-      fmt::format("{} of {} free", free, total),
+      fmt::format("{} of {} MiB free", free >> 20, total >> 20),
       "lower `batch_size`, raise `micro_batches`, make the model smaller, see with "
       "nvidia-smi whether other processes use the GPU, or use a GPU with more memory");
 }
@@ -57,9 +58,9 @@ void release(void* block, std::size_t) {
 
 std::string fingerprint() {
   cudaDeviceProp found{};
-  check(cudaGetDeviceProperties(&found, 0), "describe the device");
+  check(cudaGetDeviceProperties(&found, 0), "query the properties of the device");
   int driver = 0;
-  check(cudaDriverGetVersion(&driver), "describe the driver");
+  check(cudaDriverGetVersion(&driver), "query the driver's version");
   // With 0 no library of NVIDIA's rounds to TF32, whatever the stream allows.
   const char* tf32 = std::getenv("NVIDIA_TF32_OVERRIDE");
   return fmt::format("{}, sm_{}{}, {} multiprocessors, driver for CUDA {}.{}, {}, {}{}", found.name,

@@ -22,7 +22,7 @@ Error without_driver_for(const std::string& what) {
   cudaRuntimeGetVersion(&runtime);
   if (driver == 0)
     return unusable(what + ": no driver is installed here",
-                    "run on a host with a GPU, or compute on the CPU");
+                    "run on a host with a GPU, or set `device` to cpu");
   return unusable(
       fmt::format("{}: the driver supports CUDA up to {}.{}, but this build needs CUDA {}.{}", what,
                   driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10),
@@ -63,7 +63,7 @@ void check(cudaError_t status, const char* operation, std::source_location where
     case cudaErrorNoDevice:
       throw unusable(what,
                      "ask the scheduler for a GPU, see whether CUDA_VISIBLE_DEVICES hides "
-                     "it, or compute on the CPU");
+                     "it, or set `device` to cpu");
     case cudaErrorInsufficientDriver:
     case cudaErrorSystemDriverMismatch:
       throw without_driver_for(what);
@@ -88,8 +88,7 @@ void check(cudaError_t status, const char* operation, std::source_location where
       throw unusable(
           what,
           "see whether another process uses the GPU exclusively, ask the administrators of "
-          "the host, or "
-          "compute on the CPU");
+          "the host, or set `device` to cpu");
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureMerge:

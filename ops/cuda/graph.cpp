@@ -22,10 +22,10 @@ void refuse_graph(const std::string& when) {
   check(cudaMemGetInfo(&free, &total), "query free memory");
   int device = 0;
   check(cudaGetDevice(&device), "name the device");
-  throw Error(
-      ErrorCode::out_of_memory,
-      fmt::format("out of memory on cuda:{} {}, {} of {} bytes free", device, when, free, total),
-      "lower `batch_size`, raise `micro_batches`, or set `cuda_graphs` to false");
+  throw Error(ErrorCode::out_of_memory,
+              fmt::format("out of memory on cuda:{} {}, {} of {} MiB free", device, when,
+                          free >> 20, total >> 20),
+              "lower `batch_size`, raise `micro_batches`, or set `cuda_graphs` to false");
 }
 
 CapturedWork::CapturedWork(cudaStream_t captures) {
@@ -40,8 +40,8 @@ void CapturedWork::begin(cudaStream_t stream) {
 }
 
 Graph::Graph(const CapturedWork& work) {
-  check_graph(cudaGraphInstantiate(&executable_, work.get(), 0), "make captured work ready",
-              "while a CUDA graph is made ready");
+  check_graph(cudaGraphInstantiate(&executable_, work.get(), 0), "instantiate captured work",
+              "while a CUDA graph is instantiated");
 }
 
 Graph::~Graph() { cudaGraphExecDestroy(executable_); }

@@ -43,7 +43,7 @@ inline dim3 blocks_for(std::int64_t count, int threads = block_threads) {
       std::clamp<std::int64_t>((count + threads - 1) / threads, 1, most_blocks)));
 }
 
-/// Gives a kernel to a stream: `Launch(stream, blocks, threads)(kernel, arguments...)`. Throws
+/// Launches a kernel on a stream: `Launch(stream, blocks, threads)(kernel, arguments...)`. Throws
 /// Error if CUDA refuses the launch; what fails later ends the stream's fences with an error.
 class Launch {
  public:

@@ -34,8 +34,8 @@ GpuSurvey::Gpu gpu_of(int device) {
 
 GpuSurvey survey() {
   GpuSurvey seen = compiled_for();
-  check(cudaRuntimeGetVersion(&seen.runtime), "tell its version");
-  check(cudaDriverGetVersion(&seen.driver), "tell the driver's version");
+  check(cudaRuntimeGetVersion(&seen.runtime), "query its version");
+  check(cudaDriverGetVersion(&seen.driver), "query the driver's version");
   try {
     int count = 0;
     check(cudaGetDeviceCount(&count), "count the devices");

@@ -12,7 +12,7 @@
 
 namespace troupe::cuda {
 
-/// A number in another type: the nearest one, of two the even one; infinity beyond the largest.
+/// A number in another type: rounded to nearest, ties to even; overflow gives infinity.
 template <class To, class From>
 __device__ To converted(From x) {
   if constexpr (std::is_same_v<To, From>) {

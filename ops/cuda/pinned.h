@@ -29,7 +29,7 @@ class Pinned {
   std::size_t bytes_ = 0;  ///< of the block
 };
 
-/// Of pinned memory for whole tensors of the CPU, which copies to the device read in place. Its
+/// The allocator of pinned memory for CPU tensors, which copies to the device read in place. Its
 /// blocks are kept for reuse as those of any allocator. Lives as long as the process.
 CachingAllocator& pinned_allocator();
 /// Whether the tensor lies in such memory.

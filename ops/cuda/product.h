@@ -15,7 +15,7 @@ struct Product {
   bool adds = false;                    ///< y += a b
 };
 
-/// Computes them; results lie one behind the other in y. Both factors have one type: f32, f64, bf16
+/// Computes them; results are contiguous in y. Both factors have one type: f32, f64, bf16
 /// or f16; y and bias have the type of the sums, which is f32 for factors of 16 bits. `bias`
 /// [columns], added to each row, may be undefined. The first elements are given, since the factors
 /// may begin within a tensor. cuBLASLt does it where it can, f32 in TF32 if the stream allows that.

@@ -1,6 +1,6 @@
 #pragma once
 // Rows of elements: short ones are taken by a warp each, long ones by a block. A kernel is a
-// template over which of the two, and its loops are
+// template of its team (WarpOfRow or BlockOfRow), and its loops are
 //   for (row = Team::first_row(); row < rows; row += Team::row_step())
 //     for (i = Team::rank(); i < length; i += Team::size) ...
 // in which all threads of a team come to the same Team::reduce.

@@ -283,7 +283,7 @@ class CapturedGraph final : public DeviceGraph {
 DeviceGraphPtr Stream::end_capture() {
   const auto captured = std::exchange(own_capture, {});
   // Other threads, which wait for the lock, record fences again once the capture has ended, however
-  // it ends, and before the graph is made ready.
+  // it ends, and before the graph is instantiated.
   const auto end = [this] {
     const std::lock_guard lock(mutex_);
     const auto before = std::exchange(before_capture_, nullptr);

@@ -44,17 +44,17 @@ class DeviceGraph {
   DeviceGraph(const DeviceGraph&) = delete;
   DeviceGraph& operator=(const DeviceGraph&) = delete;
 
-  /// Gives the work to the stream that captured it. Kernels use the memory that they used then.
+  /// Enqueues the work on the stream that captured it. Kernels use the memory that they used then.
   virtual void launch() = 0;
 };
 using DeviceGraphPtr = std::unique_ptr<DeviceGraph>;
 
-/// One stream of a device: work that is done in the order in which it was given, after the call
-/// that gave it has returned. Backend::open_stream opens one. Devices whose work is done when a
+/// A stream of a device. Work runs in the order in which it was enqueued; the call that enqueues it
+/// returns earlier. Backend::open_stream opens one. Devices whose work is done when a
 /// call returns, such as the CPU, have none. Kernels find it in Stream::handle.
 ///
-/// One owner gives it kernels (OwnStream). Any thread may call the functions below. Work that was
-/// given before the destructor is called still runs.
+/// One owner enqueues kernels (OwnStream). Any thread may call the functions below. Work that was
+/// enqueued before the destructor is called still runs.
 class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
  public:
   explicit DeviceStream(Device device) : device_(device) {}
@@ -63,41 +63,41 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   DeviceStream& operator=(const DeviceStream&) = delete;
 
   Device device() const { return device_; }
-  /// A fence: it ends when all work that was given before has run, with the error of what failed.
-  /// The fences of a stream end in their order. Where nothing was given since the last fence, it
-  /// may be that one.
+  /// A fence: it ends when all work that was enqueued before has run, with the error of what
+  /// failed. The fences of a stream end in their order. Where nothing was enqueued since the last
+  /// fence, it may be that one.
   virtual WorkPtr record() = 0;
-  /// A point in the work of the stream, after all that was given before. It gives the device
-  /// nothing to do.
+  /// A point in the work of the stream, after all that was enqueued before. It enqueues
+  /// nothing.
   virtual std::uint64_t mark() { return 0; }
   /// A fence after the mark, the first that was recorded since, for other streams to wait for: the
   /// host may learn late that it has passed. Null if the host knows that already.
   virtual WorkPtr fence_after(std::uint64_t /*mark*/) { return record(); }
-  /// Work that is given from now on runs after the fence, which is of a stream of the same backend,
-  /// has passed. The caller does not wait. If a fence that is awaited for its results ends with an
-  /// error, so do the fences that this stream records from now on.
+  /// Work that is enqueued from now on runs after the fence, which is of a stream of the same
+  /// backend, has passed. The caller does not wait. If a fence that is awaited for its results ends
+  /// with an error, so do the fences that this stream records from now on.
   virtual void wait(const WorkPtr& fence, Awaits what) = 0;
-  /// Blocks the caller until all work that was given before has run. Throws the error of what
+  /// Blocks the caller until all work that was enqueued before has run. Throws the error of what
   /// failed. Not for handlers of actors, which must not block.
   virtual void synchronize() = 0;
-  /// The owner begins a range: what it gives the stream from here to end_range() is work of an
+  /// The owner begins a range: what it enqueues from here to end_range() is work of an
   /// actor of this name. Profilers show the name. Ranges are not nested.
   virtual void begin_range(const std::string& /*name*/) {}
-  /// Does not throw. Null if no work was given in the range, or the device does not time work.
+  /// Does not throw. Null if no work was enqueued in the range, or the device does not time work.
   virtual DeviceRangePtr end_range() { return nullptr; }
 
   /// Whether the stream can capture work.
   virtual bool captures() const { return false; }
-  /// The owner begins to capture: what it gives the stream does not run, but becomes part of a
+  /// The owner begins to capture: what it enqueues does not run, but becomes part of a
   /// graph, until end_capture(). Until then, copies from and to the CPU's memory throw, as do waits
   /// for fences that have not passed; record() and mark() are of the point before the capture. Both
   /// functions throw what the device answers; after end_capture() the stream works as before.
   virtual void begin_capture() {}
   virtual DeviceGraphPtr end_capture() { return nullptr; }
-  /// The owner is about to give work that it will repeat, or captures, with other random numbers
+  /// The owner is about to enqueue work that it will repeat, or captures, with other random numbers
   /// each time: kernels read the step and the micro-batch of RandomKey from `key` when they run,
   /// and keep nothing from one time to the next. u32 [2] in the device's memory. Undefined: work
-  /// that is given once.
+  /// that is enqueued once.
   void repeat_with(const Tensor& key) { repeated_key_ = key; }
   const Tensor& repeated_key() const { return repeated_key_; }
 
@@ -106,7 +106,7 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   Tensor repeated_key_;
 };
 
-/// The stream that a kernel gives its work to; null on a device that has none.
+/// The stream on which a kernel enqueues its work; null on a device that has none.
 inline DeviceStream* device_stream(const Stream& stream) {
   return static_cast<DeviceStream*>(stream.handle);
 }

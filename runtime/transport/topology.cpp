@@ -68,7 +68,7 @@ const Transport& TransportTopology::between(int one, int other, Device device) c
               fmt::format("rank {} sends tensors on {} to rank {}, which no transport of this run "
                           "carries",
                           one, to_string(device), other),
-              "use one process, or compute on the CPU");
+              "start one process, or set `device` to cpu");
 }
 
 std::vector<TransportTopology::Group> TransportTopology::groups_of(int rank, Device device) const {

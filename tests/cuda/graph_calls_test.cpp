@@ -369,7 +369,8 @@ TEST_F(GraphCalls, NameTheOptionWhenAGraphFindsNoMemory) {
       ADD_FAILURE() << "the second pass is captured";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
-      EXPECT_THAT(error.message(), ::testing::HasSubstr("cuda:0 while a CUDA graph is made ready"));
+      EXPECT_THAT(error.message(),
+                  ::testing::HasSubstr("cuda:0 while a CUDA graph is instantiated"));
       EXPECT_THAT(error.remedy(), ::testing::HasSubstr("set `cuda_graphs` to false"));
     }
   }
@@ -390,7 +391,7 @@ TEST_F(GraphCalls, NameTheOptionWhenMemoryIsOutAmidACapture) {
     EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
     EXPECT_THAT(error.remedy(), ::testing::HasSubstr("set `cuda_graphs` to false"));
     EXPECT_THAT(error.message(), ::testing::HasSubstr("cuda:0"));
-    EXPECT_THAT(error.message(), ::testing::HasSubstr("bytes free"));
+    EXPECT_THAT(error.message(), ::testing::HasSubstr("MiB free"));
   }
   (void)device.end_capture();
   EXPECT_EQ(stream_.violations(), 0);

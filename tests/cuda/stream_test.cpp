@@ -500,8 +500,8 @@ TEST(CudaMemory, IsOutWithAnErrorAndComesBack) {
     bytes(2 * mebi);
     ADD_FAILURE() << "there is not so much";
   } catch (const OutOfMemory& error) {
-    EXPECT_THAT(error.message(), HasSubstr("out of memory on cuda:0: 2097152 bytes requested, "));
-    EXPECT_THAT(error.message(), HasSubstr(" in use, 1048576 of "));
+    EXPECT_THAT(error.message(), HasSubstr("out of memory on cuda:0: 2.0 MiB requested, 3.0 MiB"));
+    EXPECT_THAT(error.message(), HasSubstr(" in use, 1 of 4 MiB free"));
     EXPECT_THAT(error.remedy(), HasSubstr("`batch_size`"));
   }
   first = {};

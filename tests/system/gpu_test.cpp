@@ -331,7 +331,7 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
       ran.error,
       AllOf(testing::ContainsRegex(
                 "(stage/[01]|loss|reducer/[01]): out of memory on cuda:0: "
-                "[0-9]+ bytes requested, [0-9]+ in use, [0-9]+ of [0-9]+ free; its edge "
+                "[0-9.]+ MiB requested, [0-9.]+ MiB in use, [0-9]+ of [0-9]+ MiB free; its edge "
                 "[a-z/01]+\\.[a-z]+ → [a-z/01]+\\.[a-z]+ holds [0-9]+ × [0-9.]+ MiB; the bound "
                 "of a process is [0-9]+ MiB on cpu, and [0-9]+ MiB on cuda:0, "
                 "of which [0-9]+ MiB for "),
@@ -342,8 +342,8 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
                                    "parallel.pipeline=2", "-r", "cuda_graphs=true"});
   EXPECT_THAT(
       graphs.error,
-      AllOf(testing::ContainsRegex("out of memory on cuda:0: [0-9]+ bytes requested, [0-9]+ "
-                                   "in use, [0-9]+ of [0-9]+ free; its edge .*; the bound"),
+      AllOf(testing::ContainsRegex("out of memory on cuda:0: [0-9.]+ MiB requested, [0-9.]+ "
+                                   "MiB in use, [0-9]+ of [0-9]+ MiB free; its edge .*; the bound"),
             HasSubstr("try: set cuda_graphs to false, or lower train.batch_size")));
 }
 
