@@ -9,16 +9,17 @@ install_cuda='install CUDA 12.4 or later and cuDNN 9, and set CUDA_HOME'
 # Prints the version of a toolkit, such as 13.0.
 nvcc_version() { "$1/bin/nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p'; }
 
-# present_toolkit [MAJOR]: prints the folder of the first toolkit with cuDNN, of this major version if one is named. The
-# downloaded CUDA 12 is for those who ask for 12.
+# present_toolkit [MAJOR]: prints the folder of the first toolkit of CUDA 12.4 or later with cuDNN, of this major version
+# if one is named. The downloaded CUDA 12 is for those who ask for 12.
 present_toolkit() {
-  local folder nvcc downloaded=build/cuda-toolkit
+  local folder nvcc version downloaded=build/cuda-toolkit
   [ "${1:-}" != 12 ] || downloaded=build/cuda-toolkit-12
   nvcc=$(command -v nvcc || true)
   for folder in ${nvcc:+"$(dirname "$(dirname "$(readlink -f "$nvcc")")")"} ${CUDA_HOME:+"$CUDA_HOME"} \
     /usr/local/cuda "$downloaded"; do
-    if [ -x "$folder/bin/nvcc" ] && [ -e "$folder/include/cudnn.h" ] &&
-      [[ "$(nvcc_version "$folder")" == "${1:-}"* ]]; then
+    { [ -x "$folder/bin/nvcc" ] && [ -e "$folder/include/cudnn.h" ]; } || continue
+    version=$(nvcc_version "$folder")
+    if [[ "$version" == "${1:-}"* ]] && printf '12.4\n%s\n' "$version" | sort -CV; then
       (cd "$folder" && pwd)
       return
     fi
@@ -29,6 +30,11 @@ present_toolkit() {
 # get_wheels LIST FOLDER: downloads the wheels of a list in tools/cuda and merges them into one tree with bin/, include/,
 # lib/ and lib64/, once.
 get_wheels() {
+  local lock
+  [ ! -e "$2" ] || return 0
+  mkdir -p "$(dirname "$2")"
+  exec {lock}>"$2.lock"
+  flock "$lock" # another ./dev may be downloading it
   [ ! -e "$2" ] || return 0
   python3 -m pip --version >/dev/null 2>&1 ||
     fail "python3 with pip is needed to get $2 from PyPI" "apt-get install python3-pip"
