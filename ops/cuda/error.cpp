@@ -7,7 +7,6 @@
 #include "ops/cuda/elements.h"
 #include "ops/cuda/library.h"
 #include "runtime/error.h"
-#include "runtime/tensor/out_of_memory.h"
 
 namespace troupe::cuda {
 namespace {
@@ -57,9 +56,9 @@ void check(cudaError_t status, const char* operation, std::source_location where
                                        cudaGetErrorString(status), cudaGetErrorName(status));
   switch (status) {
     case cudaErrorMemoryAllocation:
-      throw OutOfMemory(what,
-                        "lower `batch_size`, raise `micro_batches`, or choose a device with "
-                        "more memory");
+      throw out_of_device_memory(what,
+                                 "lower `batch_size`, raise `micro_batches`, or choose a device "
+                                 "with more memory");
     case cudaErrorNoDevice:
       throw unusable(what,
                      "ask the scheduler for a GPU, see whether CUDA_VISIBLE_DEVICES hides "
@@ -127,6 +126,12 @@ void check(cudaError_t status, const char* operation, std::source_location where
       throw context_lost(what, "the GPU or its link may have failed",
                          "look for Xid errors (dmesg, nvidia-smi -q), and use another GPU or node");
   }
+}
+
+OutOfMemory out_of_device_memory(const std::string& what, std::string remedy) {
+  int device = 0;
+  cudaGetDevice(&device);
+  return {fmt::format("out of memory on cuda:{}: {}", device, what), std::move(remedy)};
 }
 
 void check_alike(const char* kernel, const Tensor& a, const Tensor& b) {

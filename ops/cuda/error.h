@@ -2,6 +2,9 @@
 #include <cuda_runtime_api.h>
 
 #include <source_location>
+#include <string>
+
+#include "runtime/tensor/out_of_memory.h"
 
 namespace troupe::cuda {
 
@@ -9,5 +12,9 @@ namespace troupe::cuda {
 /// `where` names the call's place in messages of broken invariants.
 void check(cudaError_t status, const char* operation,
            std::source_location where = std::source_location::current());
+
+/// "out of memory on cuda:0: {what}": the error of a call that found no memory on the current
+/// device.
+OutOfMemory out_of_device_memory(const std::string& what, std::string remedy);
 
 }  // namespace troupe::cuda

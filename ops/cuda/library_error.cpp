@@ -30,11 +30,9 @@ void throw_error(const LibraryFailure& failure) {
       fmt::format("{} could not {}: {}", failure.library, failure.operation, failure.reason);
   const std::string graphs = captures_here() ? "set `cuda_graphs` to false, or " : "";
   if (failure.out_of_memory || (!no_device && free_bytes < little_memory))
-    throw OutOfMemory(fmt::format("{} ({} MiB of the device's {} are free)", what, free_bytes >> 20,
-                                  all_bytes >> 20),
-                      graphs +
-                          "lower `batch_size`, raise `micro_batches`, or choose a device with "
-                          "more memory");
+    throw out_of_device_memory(
+        fmt::format("{}, {} of {} MiB free", what, free_bytes >> 20, all_bytes >> 20),
+        graphs + "lower `batch_size`, raise `micro_batches`, or choose a device with more memory");
   throw Error(
       ErrorCode::unsupported, what,
       fmt::format("{}install a {} that matches the driver and the CUDA toolkit of this build",
