@@ -158,6 +158,8 @@ Options with_device(Options options, const PlanArguments& arguments, bool descri
     options.device = DeviceChoice::cpu;
   } else if (arguments.device == "cuda") {
     options.device = DeviceChoice::cuda;
+  } else if (arguments.device == "auto") {
+    options.device = DeviceChoice::automatic;
   }
   return options;
 }
@@ -250,8 +252,8 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
       ->option_text("NUMBER");
   verb->add_option(
           "--device", arguments->device,
-          fmt::format("device to plan for: cpu, cuda (the GPU of this host), or a GPU that\n"
-                      "need not be here: {} (the option device)",
+          fmt::format("device to plan for: cpu, cuda (the GPU of this host), auto, or a GPU\n"
+                      "that need not be here: {} (the option device)",
                       fmt::join(described_devices(), ", ")))
       ->type_name("NAME");
   verb->callback([arguments, &chosen] {

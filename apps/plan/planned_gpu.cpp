@@ -61,13 +61,16 @@ void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
        .products = wanted.products,
        .conv_tf32 = wanted.conv_tf32,
        .deterministic = wanted.deterministic});
+  const struct Replacement {  // the device is not to call `workspaces` after its end
+    const std::string& title;
+    ~Replacement() {
+      planned_device({.title = title + ", not on this host", .workspace_bytes = {}});
+    }
+  } replacement{described.title};
   const SlowNotice notice("computing the memory of the blocks on " + described.title);
   pipeline.block_costs =
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
                      pipeline.stream, run, 2, freezes_of(pipeline));
-  // The functions above end here.
-  pipeline.stream.device =
-      planned_device({.title = described.title + ", not on this host", .workspace_bytes = {}});
   for (BlockCosts& costs : pipeline.block_costs) {
     const std::size_t scratch = costs.scratch_bytes;  // of all samples
     scale_samples(costs, samples, run);

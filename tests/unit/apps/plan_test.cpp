@@ -236,6 +236,11 @@ TEST_F(Plan, PlansForTheCpuWhereItIsAskedTo) {
   EXPECT_THAT(planned.out, Not(HasSubstr("GPU")));
 }
 
+TEST_F(Plan, ReplacesTheDeviceOfTheFileByAuto) {
+  const Ran planned = plan({"--device", "auto", "-r", "device=cuda"});
+  EXPECT_EQ(planned.code, exit_done) << planned.error;
+}
+
 TEST_F(Plan, TakesTheNameOfAGpuInCapitalLetters) {
   const Ran planned = plan({"--device", "H100"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
