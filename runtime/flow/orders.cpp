@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "runtime/device/device_stream.h"
@@ -119,6 +120,12 @@ void make_incarnations(SupervisorActor* self) {
       const std::string& known = supervisor.causes.at(actor);
       const std::string cause =
           known.empty() ? "the failure of another actor restarted the step" : known;
+      const auto failed = [&](ErrorCode code, std::string_view why, std::string remedy) {
+        fail(self, Error(code,
+                         fmt::format("{} failed: {}; its replacement could not be created: {}",
+                                     supervisor.run->graph.actors()[actor].name, cause, why),
+                         std::move(remedy)));
+      };
       try {
         auto made = supervisor.run->graph.make_actor(actor);
         const Voted& committed = supervisor.committed[actor];
@@ -127,12 +134,11 @@ void make_incarnations(SupervisorActor* self) {
           stream->wait(committed.fence, Awaits::results);
         made->restore(committed.vote.state, order.steps);
         spawn_host(self, actor, std::move(made));
+      } catch (const Error& error) {
+        return failed(is_lasting(error.code()) ? error.code() : ErrorCode::actor_failed,
+                      error.message(), error.remedy());
       } catch (const std::exception& error) {
-        return fail(
-            self,
-            Error(ErrorCode::actor_failed,
-                  fmt::format("{} failed: {}; its replacement could not be created: {}",
-                              supervisor.run->graph.actors()[actor].name, cause, error.what())));
+        return failed(ErrorCode::actor_failed, error.what(), {});
       }
     }
     supervisor.run->directory.set(actor, {supervisor.hosts[actor], order.incarnation});

@@ -276,7 +276,7 @@ TEST_P(RunInEitherScheduling, FailsWhenAReplacementCannotBeMade) {
   // Once for the graph, once for the run; the third, a replacement, is one too many.
   struct Fragile final : Actor {
     explicit Fragile(const std::shared_ptr<int>& made) {
-      if (++*made > 2) throw Error(ErrorCode::io, "no third incarnation");
+      if (++*made > 2) throw Error(ErrorCode::io, "no third incarnation", "free it");
     }
     bool outlives_steps() const override { return true; }  // or the chain ends before it acts
     bool ready() const override { return !done; }
@@ -293,7 +293,9 @@ TEST_P(RunInEitherScheduling, FailsWhenAReplacementCannotBeMade) {
     run(graph, opts);
     FAIL() << "the run ended well";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no third incarnation"));
+    EXPECT_EQ(error.code(), ErrorCode::io) << "as of the first incarnation";
+    EXPECT_THAT(error.message(), HasSubstr("could not be created: no third incarnation"));
+    EXPECT_EQ(error.remedy(), "free it");
   }
 }
 
