@@ -7,6 +7,8 @@
 #include <exception>
 #include <thread>
 
+#include "runtime/quiet_thread.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -101,7 +103,7 @@ class Team {
       try {
         Helper& helper = helpers_.emplace_back();
         helper.taken = jobs_;
-        helper.thread = std::thread([this, &helper, rank = helpers_.size()] {
+        helper.thread = quiet_thread([this, &helper, rank = helpers_.size()] {
           help(helper, static_cast<std::int64_t>(rank));
         });
       } catch (const std::exception&) {  // no thread, no memory: the caller takes its range

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/quiet_thread.h"
+
 namespace troupe::cuda {
 
 struct HostSteps::Queue {
@@ -91,7 +93,7 @@ class HostThread {
   bool woken_ = false;
   bool asleep_ = false;           ///< there has been nothing to do for a while
   std::vector<QueuePtr> queues_;  ///< those that have steps
-  std::thread thread_{[this] { work(); }};
+  std::thread thread_ = quiet_thread([this] { work(); });
 };
 
 namespace {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "runtime/quiet_thread.h"
 #include "runtime/transport/described.h"
 
 namespace troupe::transport {
@@ -89,7 +90,7 @@ GlooCommunicator::GlooCommunicator(const TransportGroup& group, std::unique_ptr<
 
 void GlooCommunicator::start() {
   for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank()) at(peer).collector = std::thread([this, peer] { collect(peer); });
+    if (peer != rank()) at(peer).collector = quiet_thread([this, peer] { collect(peer); });
   side_channel_->listen(
       {.on_message = [this](int from, const ControlMessage& message,
                             auto text) { return on_message(from, message, text); },

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "runtime/quiet_thread.h"
 #include "runtime/transport/gloo/mesh.h"
 
 namespace troupe::transport {
@@ -64,7 +65,7 @@ void SideChannel::listen(Listener listener) {
     if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, lines_[rank]->socket.get(), &event) != 0)
       throw no_events();
   }
-  thread_ = std::thread([this] { serve(); });
+  thread_ = quiet_thread([this] { serve(); });
 }
 
 void SideChannel::watch(int rank, bool for_room) {

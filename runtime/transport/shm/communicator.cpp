@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "runtime/quiet_thread.h"
 #include "runtime/transport/receive_waiter.h"
 
 namespace troupe::transport {
@@ -33,7 +34,7 @@ ShmCommunicator::ShmCommunicator(const TransportGroup& group,
                                                               where(), peer)}})
                    : nullptr);
   }
-  engine_ = std::thread([this] { serve(); });
+  engine_ = quiet_thread([this] { serve(); });
   if (deferral_) deferral_->attach(*this);
 }
 
