@@ -34,13 +34,18 @@
 #include "runtime/flow/run.h"
 #include "runtime/remote/joined_world.h"  // one run of several processes
 
+// Where it is computed.
+#include "ops/backend.h"    // what a device can compute
+#include "ops/devices.h"    // a GPU, if one can be used
+#include "ops/on_device.h"  // tensors on other devices
+#include "ops/widened.h"    // tensors of 16 bits
+
 // Models and their parts.
 #include "ops/models/models.h"        // models, known and your own
 #include "ops/nn/layers.h"            // the layers that they are made of
 #include "ops/nn/network.h"           // the arithmetic of one stage
 #include "ops/nn/sequential.h"        // layers one after another
 #include "ops/nn/state.h"             // weights and running statistics
-#include "ops/on_device.h"            // tensors on other devices
 #include "ops/optim/learning_rate.h"  // learning rates
 #include "ops/optim/loss_scale.h"     // loss scaling
 #include "ops/optim/optimizers.h"     // optimizers, known and your own
