@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/plan/planned_run.h"
+#include "runtime/bytes_text.h"
 #include "runtime/print.h"
 
 namespace troupe {

@@ -33,9 +33,6 @@ struct PlannedRun {
 /// Whether the plan is for a GPU that is not here, so that no time of it is known.
 inline bool is_described(const PlannedRun& run) { return run.gpu && run.gpu->described; }
 
-/// "37.5 MiB": at most nine characters.
-std::string bytes_text(std::size_t bytes);
-
 double milliseconds(std::chrono::nanoseconds time);
 
 /// Prints the memory bound, of the GPU and of the CPU, and whether the first fits. False if not.

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/plan/planned_run.h"
+#include "runtime/bytes_text.h"
 #include "runtime/remote/data_plane.h"
 #include "runtime/text.h"
 

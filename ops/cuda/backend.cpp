@@ -13,6 +13,7 @@
 #include "ops/cuda/stream.h"
 #include "ops/cuda/workspace.h"
 #include "ops/widened.h"
+#include "runtime/bytes_text.h"
 #include "runtime/device/block_uses.h"
 #include "runtime/tensor/out_of_memory.h"
 
@@ -40,12 +41,11 @@ void* allocate(std::size_t bytes) {
   }
   cudaGetLastError();   // which would be the next launch's
   if (captures_here())  // the allocator would give back what it has cached, and wait for the device
-    refuse_graph(fmt::format("while a CUDA graph is captured: {:.1f} MiB requested",
-                             static_cast<double>(bytes) / (1 << 20)));
+    refuse_graph("while a CUDA graph is captured: " + bytes_text(bytes) + " requested");
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "query free memory");
   throw OutOfMemory(
-      fmt::format("{} of {} MiB free", free >> 20, total >> 20),
+      fmt::format("{} of {} free", bytes_text(free), bytes_text(total)),
       "lower `batch_size`, raise `micro_batches`, make the model smaller, see with "
       "nvidia-smi whether other processes use the GPU, or use a GPU with more memory");
 }

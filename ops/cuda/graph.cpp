@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/cuda/error.h"
+#include "runtime/bytes_text.h"
 #include "runtime/error.h"
 
 namespace troupe::cuda {
@@ -23,8 +24,8 @@ void refuse_graph(const std::string& when) {
   int device = 0;
   check(cudaGetDevice(&device), "name the device");
   throw Error(ErrorCode::out_of_memory,
-              fmt::format("out of memory on cuda:{} {}, {} of {} MiB free", device, when,
-                          free >> 20, total >> 20),
+              fmt::format("out of memory on cuda:{} {}, {} of {} free", device, when,
+                          bytes_text(free), bytes_text(total)),
               "lower `batch_size`, raise `micro_batches`, or set `cuda_graphs` to false");
 }
 

@@ -5,7 +5,7 @@
 
 namespace troupe::cuda {
 
-/// Throws Error{out_of_memory}: "out of memory on cuda:0 {when}, 512 of 81559 MiB free". The
+/// Throws Error{out_of_memory}: "out of memory on cuda:0 {when}, 12.5 MiB of 79.6 GiB free". The
 /// remedy names the option `cuda_graphs`.
 [[noreturn]] void refuse_graph(const std::string& when);
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ops/cuda/error.h"
+#include "runtime/bytes_text.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
 
@@ -31,7 +32,7 @@ void throw_error(const LibraryFailure& failure) {
   const std::string graphs = captures_here() ? "set `cuda_graphs` to false, or " : "";
   if (failure.out_of_memory || (!no_device && free_bytes < little_memory))
     throw out_of_device_memory(
-        fmt::format("{}, {} of {} MiB free", what, free_bytes >> 20, all_bytes >> 20),
+        fmt::format("{}, {} of {} free", what, bytes_text(free_bytes), bytes_text(all_bytes)),
         graphs + "lower `batch_size`, raise `micro_batches`, or choose a device with more memory");
   throw Error(
       ErrorCode::unsupported, what,

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/bytes_text.h"
 #include "runtime/device/block_uses.h"
 #include "runtime/tensor/backend.h"
 #include "runtime/tensor/out_of_memory.h"
@@ -120,10 +121,9 @@ void* CachingAllocator::allocate(std::size_t bytes) {
   }
   std::lock_guard lock(state_->mutex);
   if (!block) {
-    const auto mib = [](std::size_t count) { return static_cast<double>(count) / (1 << 20); };
     const std::string is =
-        fmt::format("out of memory on {}: {:.1f} MiB requested, {:.1f} MiB in use",
-                    to_string(device_), mib(bytes), mib(state_->counters.in_use_bytes));
+        fmt::format("out of memory on {}: {} requested, {} in use", to_string(device_),
+                    bytes_text(bytes), bytes_text(state_->counters.in_use_bytes));
     if (refused) throw OutOfMemory(is + ", " + refused->message(), refused->remedy());
     throw OutOfMemory(is,
                       "lower `batch_size`, raise `micro_batches`, or make the model smaller "

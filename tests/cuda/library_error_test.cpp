@@ -44,7 +44,7 @@ TEST(CudaLibraryError, IsOutOfMemoryIfHardlyAnyIsLeft) {
   EmulatedStream stream;
   const Emulation emulation({.device_bytes = std::size_t{32} << 20});
   EXPECT_THAT(error_of({"cuDNN", operation, "CUDNN_STATUS_INTERNAL_ERROR"}).what(),
-              AllOf(HasSubstr("out of memory on cuda:0: "), HasSubstr("of 32 MiB free")));
+              AllOf(HasSubstr("out of memory on cuda:0: "), HasSubstr("of 32.0 MiB free")));
 }
 
 TEST(CudaLibraryError, NamesTheGraphsWhileOneIsCaptured) {

@@ -331,7 +331,8 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
       ran.error,
       AllOf(testing::ContainsRegex(
                 "(stage/[01]|loss|reducer/[01]): out of memory on cuda:0: "
-                "[0-9.]+ MiB requested, [0-9.]+ MiB in use, [0-9]+ of [0-9]+ MiB free; its edge "
+                "[1-9][0-9.]* K?i?B requested, [1-9][0-9.]* KiB in use, [0-9.]+ K?i?B of "
+                "683.6 KiB free; its edge "
                 "[a-z/01]+\\.[a-z]+ → [a-z/01]+\\.[a-z]+ holds [0-9]+ × [0-9.]+ MiB; the bound "
                 "of a process is [0-9]+ MiB on cpu, and [0-9]+ MiB on cuda:0, "
                 "of which [0-9]+ MiB for "),
@@ -342,8 +343,8 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
                                    "parallel.pipeline=2", "-r", "cuda_graphs=true"});
   EXPECT_THAT(
       graphs.error,
-      AllOf(testing::ContainsRegex("out of memory on cuda:0: [0-9.]+ MiB requested, [0-9.]+ "
-                                   "MiB in use, [0-9]+ of [0-9]+ MiB free; its edge .*; the bound"),
+      AllOf(testing::ContainsRegex("out of memory on cuda:0: [1-9][0-9.]* K?i?B requested, [1-9].* "
+                                   "KiB in use, .* of 683.6 KiB free; its edge .*; the bound"),
             HasSubstr("try: set cuda_graphs to false, or lower train.batch_size")));
 }
 

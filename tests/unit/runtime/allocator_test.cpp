@@ -100,8 +100,8 @@ TEST(CachingAllocator, ReportsTheSizesWhenMemoryIsOut) {
   constexpr std::size_t mib = 1 << 20;
   void* block = allocator.allocate(mib);
   for (const auto& [bytes, text] :
-       {std::pair{std::size_t{1} << 60, "1099511627776.0 MiB requested, 1.0 MiB in use"},
-        std::pair{std::numeric_limits<std::size_t>::max(), "17592186044416.0 MiB requested"}}) {
+       {std::pair{std::size_t{1} << 60, "1073741824.0 GiB requested, 1.0 MiB in use"},
+        std::pair{std::numeric_limits<std::size_t>::max(), "17179869184.0 GiB requested"}}) {
     try {
       allocator.allocate(bytes);
       FAIL() << bytes << " bytes were allocated";
