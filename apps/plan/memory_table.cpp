@@ -6,6 +6,7 @@
 
 #include "actors/pipeline_bytes.h"
 #include "apps/plan/planned_run.h"
+#include "runtime/bytes_text.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
 
@@ -16,6 +17,8 @@ using Place = MemoryBound::Place;
 
 // Of the driver and of CUDA's libraries, in the memory of the GPU.
 constexpr std::size_t assumed_context_bytes = std::size_t{3} << 29;
+// That a stage's plans of cuDNN may take (ops/cuda/dnn.cpp).
+constexpr std::size_t most_workspace_bytes = std::size_t{2} << 30;
 
 /// The parts of the process that needs the most there. Returns their sum.
 std::size_t print_parts(const PlannedRun& run, Place place, std::string_view of) {
@@ -78,14 +81,19 @@ bool print_fit(const PlannedRun& run, std::size_t needed) {
   const std::size_t with_context = needed + assumed_context_bytes;
   print_out("{} has {}, of which the driver and CUDA take {} (assumed):\n", gpu.title,
             bytes_text(memory), bytes_text(assumed_context_bytes));
-  const std::string_view without = gpu.without_cudnn.empty() ? "" : "without cuDNN's workspaces, ";
-  const bool fits = with_context <= memory;
-  if (fits)
-    print_out("{}the run fits, and {} remain\n", without, bytes_text(memory - with_context));
-  else
+  if (with_context > memory) {
     print_out("the run does not fit: {} are missing\n  try: {}\n",
               bytes_text(with_context - memory), what_to_lower(run, memory, with_context - memory));
-  return fits;
+    return false;
+  }
+  const std::size_t remain = memory - with_context;
+  const bool counts_workspaces = gpu.without_cudnn.empty();
+  const std::size_t stages = run.pipeline.partition.size() * run.pipeline.replicas;
+  const bool certain = counts_workspaces || remain >= stages * most_workspace_bytes;
+  print_out("{}the run {}, and {} remain\n",
+            counts_workspaces ? "" : "without cuDNN's workspaces, ", certain ? "fits" : "may fit",
+            bytes_text(remain));
+  return true;
 }
 
 }  // namespace

@@ -18,20 +18,14 @@
 #include "apps/train/warnings.h"
 #include "apps/verbs.h"
 #include "ops/described_device.h"
+#include "ops/devices.h"
+#include "runtime/bytes_text.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
 #include "runtime/stop_signal.h"
 #include "runtime/text.h"
 
 namespace troupe {
-
-std::string bytes_text(std::size_t bytes) {
-  const auto count = static_cast<double>(bytes);
-  if (count < 1000) return fmt::format("{} B", bytes);
-  if (count < 1000 * 0x1p10) return fmt::format("{:.1f} KiB", count / 0x1p10);
-  if (count < 1000 * 0x1p20) return fmt::format("{:.1f} MiB", count / 0x1p20);
-  return fmt::format("{:.1f} GiB", count / 0x1p30);
-}
 
 double milliseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double, std::milli>(time).count();
@@ -179,6 +173,14 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   const Options asked = load_options(arguments.options, arguments.overrides, own);
   const Options given = with_device(asked, arguments, described.has_value());
   const auto processes = static_cast<std::uint32_t>(arguments.hosts * arguments.processes_per_host);
+  if (described && processes > 1)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} processes, but no transport carries a GPU's tensors between them",
+                            processes),
+                "plan for one process, or --device cpu");
+  if (const auto gpu = given.device == DeviceChoice::cuda ? find_gpu() : Device::cpu(); !gpu)
+    throw Error(gpu.error().code(), gpu.error().message(),
+                gpu.error().remedy() + ", or plan for a GPU that need not be here: --device h100");
   check_work(given, arguments);
   const Options options = with_threads_of_a_process(given, arguments, processes);
   TransportTopology topology = topology_of(options, arguments);
@@ -255,6 +257,7 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
           fmt::format("device to plan for: cpu, cuda (the GPU of this host), auto, or a GPU\n"
                       "that need not be here: {} (the option device)",
                       fmt::join(described_devices(), ", ")))
+      ->check([](const std::string& name) { return name.empty() ? "the name is empty" : ""; })
       ->type_name("NAME");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) {

@@ -84,6 +84,7 @@ std::optional<DescribedDevice> device_of_flag(std::string_view name) {
   if (name.empty() || name == "auto" || name == "cpu" || name == "cuda") return std::nullopt;
   std::string small(name);
   std::ranges::transform(small, small.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (small == "a100-40gb") small = "a100";
   if (auto described = described_device(small)) return described;
   throw Error(
       ErrorCode::usage,

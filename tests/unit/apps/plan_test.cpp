@@ -11,6 +11,7 @@
 #include "actors/data/synthetic.h"
 #include "apps/plan/planned_run.h"
 #include "apps/train/training.h"
+#include "ops/devices.h"
 #include "ops/models/models.h"
 #include "runtime/text.h"
 #include "tests/unit/apps/ran.h"
@@ -241,10 +242,19 @@ TEST_F(Plan, ReplacesTheDeviceOfTheFileByAuto) {
   EXPECT_EQ(planned.code, exit_done) << planned.error;
 }
 
+TEST_F(Plan, RefusesAnEmptyNameOfADevice) { EXPECT_EQ(plan({"--device", ""}).code, exit_usage); }
+
+TEST_F(Plan, SaysThatItPlansForOtherGpusWhereThisHostHasNone) {
+  if (find_gpu()) GTEST_SKIP() << "this host has one";
+  EXPECT_THAT(plan({"--device", "cuda"}).error,
+              HasSubstr(", or plan for a GPU that need not be here: --device h100"));
+}
+
 TEST_F(Plan, TakesTheNameOfAGpuInCapitalLetters) {
   const Ran planned = plan({"--device", "H100"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   EXPECT_EQ(planned.out, plan({"--device", "h100"}).out);
+  EXPECT_EQ(plan({"--device", "A100-40GB"}).out, plan({"--device", "a100"}).out);
 }
 
 TEST_F(Plan, NamesTheGpusThatItKnows) {
@@ -300,13 +310,15 @@ TEST_F(Plan, SaysHowToPlanWithoutTheDataWhereTheyAreMissing) {
 TEST_F(Plan, RefusesTensorsOfAGpuThatWouldLeaveTheirProcessAsTrainDoes) {
   const Ran planned = plan({"--device", "h100", "--nproc-per-node", "2"});
   EXPECT_EQ(planned.code, exit_failed);
-  EXPECT_THAT(planned.error, HasSubstr("rank 0 sends tensors on cuda:0 to rank 1, which no "
-                                       "transport of this run carries"));
+  EXPECT_THAT(planned.error,
+              AllOf(HasSubstr("2 processes, but no transport carries a GPU's tensors"),
+                    HasSubstr("try: plan for one process, or --device cpu")));
 }
 
 /// What is printed of a run of 16 samples with these GiB on a GPU of 10.5 GiB.
 std::string printed_memory(std::size_t activations, std::size_t state, std::uint32_t micro_batches,
-                           std::size_t images = 0, std::size_t graphs = 0) {
+                           std::size_t images = 0, std::size_t graphs = 0,
+                           const std::string& without_cudnn = "") {
   constexpr std::size_t gib = std::size_t{1} << 30;
   const PipelineOptions pipeline{.model = Mlp{},
                                  .data = {.dataset = open_dataset(Synthetic{.count = 16}, {})},
@@ -314,15 +326,17 @@ std::string printed_memory(std::size_t activations, std::size_t state, std::uint
                                  .micro_batches = micro_batches};
   const Graph graph;
   const auto on_device = MemoryBound::Place::device;
-  const PlannedRun run{.pipeline = pipeline,
-                       .graph = graph,
-                       .bounds = {{.parts = {{"stage 0 activations", activations * gib, on_device},
-                                             {"stage 0 state", state * gib, on_device},
-                                             {"resident images", images * gib, on_device},
-                                             {"stage 0 CUDA graphs", graphs * gib, on_device},
-                                             {"data set", 77}}}},
-                       .topology = TransportTopology({{}}, automatic_transport),
-                       .gpu = PlannedGpu{.title = "A GPU", .memory_bytes = 10 * gib + gib / 2}};
+  const PlannedRun run{
+      .pipeline = pipeline,
+      .graph = graph,
+      .bounds = {{.parts = {{"stage 0 activations", activations * gib, on_device},
+                            {"stage 0 state", state * gib, on_device},
+                            {"resident images", images * gib, on_device},
+                            {"stage 0 CUDA graphs", graphs * gib, on_device},
+                            {"data set", 77}}}},
+      .topology = TransportTopology({{}}, automatic_transport),
+      .gpu = PlannedGpu{
+          .title = "A GPU", .memory_bytes = 10 * gib + gib / 2, .without_cudnn = without_cudnn}};
   testing::internal::CaptureStdout();
   print_memory(run);
   std::fflush(stdout);
@@ -348,6 +362,13 @@ TEST(PlannedMemory, SaysByHowMuchAGpuIsTooSmallAndWhatToLower) {
               HasSubstr("1.0 GiB are missing\n  try: set data.resident to false: the images take "
                         "2.0 GiB\n"));
   EXPECT_THAT(printed_memory(9, 3, 4, 1), HasSubstr("\n  try: raise train.micro_batches"));
+}
+
+TEST(PlannedMemory, DoesNotSayThatARunFitsWhereWorkspacesThatAreNotCountedMayNot) {
+  EXPECT_THAT(printed_memory(6, 2, 4, 0, 0, "no cuDNN"),
+              HasSubstr("without cuDNN's workspaces, the run may fit, and 1.0 GiB remain\n"));
+  EXPECT_THAT(printed_memory(6, 1, 4, 0, 0, "no cuDNN"),
+              HasSubstr("without cuDNN's workspaces, the run fits, and 2.0 GiB remain\n"));
 }
 
 TEST_F(Plan, FitsATerminal) {

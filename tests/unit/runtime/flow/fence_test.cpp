@@ -296,6 +296,88 @@ TEST(Fence, HoldsVotesBackBehindMessagesToActorsWithoutAStream) {
   EXPECT_EQ(committed.at(1), 1u);
 }
 
+/// Does something in one action, and votes in the next.
+class LateVoter : public Voter {
+ public:
+  using First = std::function<void(LateVoter&)>;
+  LateVoter(std::shared_ptr<std::vector<std::uint32_t>> commits, First first)
+      : Voter(std::move(commits)), first_(std::move(first)) {}
+  bool ready() const override { return first_ || Voter::ready(); }
+  ActionLabel act() override {
+    if (!first_) return Voter::act();
+    std::exchange(first_, nullptr)(*this);
+    return {"first", {}};
+  }
+  void emit_number() { emit(1); }
+  Output<int> out{this, "out", Connection::optional};
+
+ private:
+  First first_;
+};
+
+TEST(Fence, HoldsVotesBackBehindMessagesAndEventsOfEarlierActions) {
+  for (const bool sends : {true, false}) {
+    const auto stream = std::make_shared<ManualUnrecoverableStream>();
+    const auto commits = std::make_shared<std::vector<std::uint32_t>>();
+    const auto seen = std::make_shared<std::vector<int>>();
+    Graph graph;
+    const LateVoter::First first = [sends](LateVoter& voter) {
+      if (sends) return voter.out.send({}, 1);
+      voter.emit_number();
+    };
+    const auto voter =
+        graph.add<OnStream<LateVoter, ManualUnrecoverableStream>>("voter", stream, commits, first);
+    if (sends) {
+      const auto collector = graph.add<Collector>("collector", seen, std::size_t{1});
+      graph.connect(voter, &LateVoter::out, collector, &Collector::in, {.slots = 1});
+    }
+    const auto committed = commits_before_fences(graph, *stream, *commits, 1);
+    EXPECT_EQ(committed.at(0), 0u) << (sends ? "a message" : "an event");
+    EXPECT_EQ(commits->size(), 1u);
+  }
+}
+
+/// Takes nothing until it is opened.
+class ClosedCollector : public Collector {
+ public:
+  ClosedCollector(const std::shared_ptr<std::vector<int>>& seen, std::size_t count,
+                  const bool* open)
+      : Collector(seen, count), open_(open) {}
+  bool ready() const override { return *open_ && Collector::ready(); }
+
+ private:
+  const bool* open_;
+};
+
+// The sender has failed as well, and its repetition must not be taken for the message.
+TEST(Fence, FailsTheReceiverOfAMessageWhoseWorkHasFailedBefore) {
+  const auto of_counter = std::make_shared<ManualStream>(),
+             of_taker = std::make_shared<ManualStream>();
+  const auto seen = std::make_shared<std::vector<int>>();
+  bool open = false;
+  Graph graph;
+  const auto counter = graph.add<OnStream<Counter>>("counter", of_counter, 3u);
+  const auto taker =
+      graph.add<OnStream<ClosedCollector>>("taker", of_taker, seen, std::size_t{3}, &open);
+  graph.connect(counter, &Counter::out, taker, &ClosedCollector::in, {.slots = 2});
+  std::vector<std::string> failed;
+  RunOptions options;
+  options.restarts.max = 10;
+  options.on_failure = [&](const FailureReport& failure) { failed.push_back(failure.actor); };
+  run_by_hand(
+      graph,
+      [&] {
+        const Status status = std::exchange(open, true)
+                                  ? success()
+                                  : Status(Error(ErrorCode::actor_failed, "the device failed"));
+        return of_counter->pass(status) || of_taker->pass();
+      },
+      options);
+  EXPECT_THAT(failed, ::testing::Contains("counter"));
+  EXPECT_THAT(failed, ::testing::Contains("taker"));
+  EXPECT_THAT(*seen, ElementsAre(0, 1, 2));
+}
+
 /// Emits once, in the midst of the run.
 class Emitter : public Actor {
  public:

@@ -299,6 +299,22 @@ TEST_P(RunInEitherScheduling, FailsWhenAReplacementCannotBeMade) {
   }
 }
 
+TEST_P(RunInEitherScheduling, EndsWhenAnActorOnlySaysThatItHasFinished) {
+  struct Finisher final : Actor {
+    bool outlives_steps() const override { return true; }
+    bool ready() const override { return !done; }
+    ActionLabel act() override {
+      finish();
+      done = true;
+      return {"finish", {}};
+    }
+    bool done = false;
+  };
+  Graph graph;
+  graph.add<Finisher>("finisher");
+  EXPECT_EQ(run(graph, options()).actors.at(0).actions, 1u);
+}
+
 TEST_P(RunInEitherScheduling, FailsWhenAnActorSendsAKeyTwiceOnAnEdge) {
   const auto seen = std::make_shared<std::vector<int>>();
   Graph graph;
