@@ -94,15 +94,15 @@ std::int64_t choose_processes(const JobLayout& layout, const JobRequest& request
 
 // Like the next check, as the doctor does, but before the job waits in a queue.
 void check_demanded_gpu(const JobLayout& layout, const JobRequest& request) {
-  if (!request.demands_gpu) return;
+  if (!request.gpu_demand) return;
+  const auto& [option, remedy] = *request.gpu_demand;
   if (request.takes_described_image())
-    refuse("device is cuda, but the image that --container describes has no CUDA",
-           "name one that has it by --image, or -r device=cpu");
+    refuse(option + ", but the image that --container describes has no CUDA",
+           "name one that has it by --image, or " + remedy);
   if (layout.computes_on_gpu()) return;
   if (!layout.profile.has_cuda_gpus())
-    refuse(fmt::format("device is cuda, but {} has no NVIDIA GPUs", layout.profile.title),
-           "-r device=cpu");
-  refuse("device is cuda, but the job has no GPUs", "--gpus-per-node 1, or -r device=cpu");
+    refuse(fmt::format("{}, but {} has no NVIDIA GPUs", option, layout.profile.title), remedy);
+  refuse(option + ", but the job has no GPUs", "--gpus-per-node 1, or " + remedy);
 }
 
 void check_processes_on_gpu(const JobLayout& layout) {
@@ -196,10 +196,11 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
     notes.push_back(fmt::format("{} is closed {}", profile.title, profile.closed));
   if (!layout.partition.note.empty())
     notes.push_back(fmt::format("partition {}: {}", layout.partition.name, layout.partition.note));
-  if (request.demands_gpu && !built_with_cuda)
-    notes.emplace_back(
-        "this troupe is built without CUDA: build the one that the job runs with ./dev build "
-        "--cuda");
+  if (request.gpu_demand && !built_with_cuda)
+    notes.push_back(
+        fmt::format("this troupe is built without CUDA: build the one that the job runs with ./dev "
+                    "build --cuda{}",
+                    layout.kind.gpu == "V100" ? "=12, as CUDA 13 has no kernels for V100" : ""));
   if (layout.gpus > 0 && !layout.kind.gpu_cuda)
     notes.push_back(
         fmt::format("Troupe has no kernels for {}: the {} of a node stay idle; "
@@ -215,8 +216,8 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
                     layout.gpus - 1, layout.gpus == 2 ? "s" : ""));
   if (layout.gpus == 0 && layout.kind.gpus == 0 && !request.gpus_per_node &&
       request.partition.empty() && !request.computes_on_gpus && profile.has_cuda_gpus())
-    notes.push_back(fmt::format(
-        "{}, so the job uses CPU nodes; --gpus-per-node 1 or more requests GPU nodes", why_on_cpu));
+    notes.push_back(
+        fmt::format("{}, so the job uses CPU nodes; -r device=cuda requests a GPU", why_on_cpu));
   if (layout.gpus == 0 && layout.kind.gpus > 0)
     notes.push_back(fmt::format("{} has no CPU nodes: {} of each node stay idle", profile.title,
                                 counted(layout.kind.gpus, layout.kind.gpu)));

@@ -20,13 +20,19 @@ inline constexpr bool built_with_cuda = true;
 inline constexpr bool built_with_cuda = false;
 #endif
 
+/// An option for which a run fails on a node without a GPU: "device is cuda", and the options of a
+/// run that does not.
+struct GpuDemand {
+  std::string option, remedy;
+};
+
 /// The request on the command line. Values that are not given depend on the cluster and the options
 /// file.
 struct JobRequest {
   std::int64_t nodes = 1;
   std::chrono::seconds time{0};
   bool computes_on_gpus = built_with_cuda;     ///< the run would, on a node that has them
-  bool demands_gpu = false;                    ///< and fails on a node that has none
+  std::optional<GpuDemand> gpu_demand;         ///< and fails on a node that has none
   std::optional<std::int64_t> gpus_per_node;   ///< 0: CPU nodes
   std::optional<std::int64_t> tasks_per_node;  ///< processes on a node
   std::optional<std::int64_t> cpus_per_task;

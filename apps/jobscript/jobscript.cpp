@@ -179,6 +179,17 @@ void write(const fs::path& file, const std::string& content, bool force) {
                 "check the permissions of the folder");
 }
 
+std::optional<GpuDemand> gpu_demand_of(const Options& options) {
+  const Stream& stream = options.pipeline.stream;
+  if (options.device == DeviceChoice::cpu) return std::nullopt;
+  if (options.device == DeviceChoice::cuda) return GpuDemand{"device is cuda", "-r device=cpu"};
+  if (stream.products == DType::f16)
+    return GpuDemand{"precision is 16-mixed", "-r precision=32-true"};
+  if (stream.matmul_tf32) return GpuDemand{"matmul_precision is tf32", "-r matmul_precision=ieee"};
+  if (stream.conv_tf32) return GpuDemand{"conv_precision is tf32", "-r conv_precision=ieee"};
+  return std::nullopt;
+}
+
 int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
   if (arguments.list) return list_clusters();
   if (arguments.cluster.empty())
@@ -192,10 +203,10 @@ int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
   JobRequest request = complete(arguments, call);
   OptionOrigins origins;
   const Options options = load_options(arguments.options, arguments.overrides, call.own, &origins);
-  request.demands_gpu = options.device == DeviceChoice::cuda;
+  request.gpu_demand = gpu_demand_of(options);
   request.computes_on_gpus = !request.takes_described_image() &&
                              options.device != DeviceChoice::cpu &&
-                             (built_with_cuda || request.demands_gpu);
+                             (built_with_cuda || request.gpu_demand);
   const JobShape shape = shape_of(options, origins, arguments);
   const JobLayout layout = lay_out_job(profile, request, shape);
   const auto definitions = container_files(layout, request);

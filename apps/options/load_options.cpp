@@ -132,6 +132,14 @@ std::vector<std::string> second_warmup(const Options& options, const OptionOrigi
                   origins.of("train.warmup_steps"), rate.warmup_steps)};
 }
 
+/// A sentence if convolutions would round f32 to TF32, but have none.
+std::vector<std::string> unused_rounding(const Options& options, const OptionOrigins& origins) {
+  const Stream& stream = options.pipeline.stream;
+  if (!stream.conv_tf32 || stream.products == DType::f32) return {};
+  return {fmt::format("{}: conv_precision has no effect with precision {}, only with 32-true",
+                      origins.of("conv_precision"), option_text(options, "precision"))};
+}
+
 /// Sentences for what chooses among evaluations where none are compared.
 std::vector<std::string> unused_comparison(const Options& options, const OptionOrigins& origins) {
   const EarlyStopping &stopping = options.pipeline.stopping, defaults;
@@ -262,6 +270,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   options.warnings = std::move(left_out);
   std::ranges::move(without_effect(options, origins), std::back_inserter(options.warnings));
   std::ranges::move(unused_comparison(options, origins), std::back_inserter(options.warnings));
+  std::ranges::move(unused_rounding(options, origins), std::back_inserter(options.warnings));
   std::ranges::move(widths_of_another_model(options, origins),
                     std::back_inserter(options.warnings));
   std::ranges::move(unused_loss_scale(options, origins), std::back_inserter(options.warnings));

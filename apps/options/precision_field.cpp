@@ -27,7 +27,9 @@ const std::vector<Missing>& missing_precisions() {
   static const std::vector<Missing> all{
       {{"bf16", "bfloat16"}, "did you mean bf16-mixed?"},
       {{"bf16-true"}, "did you mean bf16-mixed? Weights in bf16 would lose small updates"},
-      {{"16", "f16", "fp16", "float16", "half"}, "did you mean 16-mixed?"},
+      {{"16", "f16", "fp16", "float16", "half", "fp16-mixed", "f16-mixed", "amp"},
+       "did you mean 16-mixed?"},
+      {{"mixed"}, "write bf16-mixed or 16-mixed"},
       {{"16-true"}, "did you mean 16-mixed? Weights in f16 would lose small updates"},
       {{"tf32", "tensorfloat32", "high", "medium"},
        "write 32-true, and tf32 as matmul_precision and conv_precision"},

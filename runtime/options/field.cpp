@@ -250,6 +250,7 @@ std::string remedy(const OptionTree& tree, const FieldLimits& limits, bool in_li
     }
   if (!limits.empty_word.empty() && in_list)
     return fmt::format("write {} or a list such as [{}]", limits.empty_word, Scalar<T>::example);
+  if constexpr (std::is_same_v<T, bool>) return "write true or false";
   return fmt::format("write {}a value such as {}",
                      limits.empty_word.empty() ? "" : fmt::format("{}, or ", limits.empty_word),
                      Scalar<T>::example);

@@ -194,7 +194,7 @@ TEST_F(Jobscript, RefusesARunThatDemandsAGpuWhereItWouldGetNone) {
     return refusal([&] { lay_out_job(find_profile(cluster), wanted, shape(1, 1)); });
   };
   JobRequest wanted = request_on_gpus(1);
-  wanted.demands_gpu = true;
+  wanted.gpu_demand = {"device is cuda", "-r device=cpu"};
   EXPECT_EQ(plan("small", wanted), "no error");
   EXPECT_EQ(script("small", wanted, shape(1, 1)).find("job runs with ./dev build --cuda") ==
                 std::string::npos,
@@ -204,7 +204,7 @@ TEST_F(Jobscript, RefusesARunThatDemandsAGpuWhereItWouldGetNone) {
   EXPECT_EQ(plan("small", wanted),
             "device is cuda, but the job has no GPUs | --gpus-per-node 1, or -r device=cpu");
   JobRequest image = request(1, hours(1));
-  image.demands_gpu = true;
+  image.gpu_demand = wanted.gpu_demand;
   image.container = "apptainer";
   EXPECT_EQ(plan("small", image),
             "device is cuda, but the image that --container describes has no CUDA | name one that "
@@ -431,6 +431,25 @@ TEST_F(Jobscript, WritesScriptAndDefinitionIntoAFolderOnce) {
   const Ran refused = run_troupe(words);
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.error, HasSubstr("--force"));
+}
+
+TEST_F(Jobscript, RequestsAGpuForPrecisionsThatOnlyGpusHave) {
+  const std::string options = file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
+  const auto with = [&](const std::string& setting) {
+    return run_troupe({"jobscript", "--cluster", "olivia", "-t", "2h", "-r", setting, options});
+  };
+  for (const char* setting :
+       {"precision=16-mixed", "matmul_precision=tf32", "conv_precision=tf32", "device=cuda"}) {
+    const Ran made = with(setting);
+    EXPECT_EQ(made.code, exit_done) << made.error;
+    EXPECT_THAT(made.out, HasSubstr("--gpus-per-node")) << setting;
+  }
+  EXPECT_THAT(with("device=cpu").out, Not(HasSubstr("--gpus-per-node")));
+  const Ran refused = run_troupe(
+      {"jobscript", "--cluster", "lumi", "-t", "2h", "-r", "precision=16-mixed", options});
+  EXPECT_EQ(refused.code, exit_usage);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("precision is 16-mixed, but LUMI (CSC) has no NVIDIA GPUs"),
+                                   HasSubstr("-r precision=32-true")));
 }
 
 TEST_F(Jobscript, ReadsMemoryAsSlurmDoes) {

@@ -777,6 +777,8 @@ TEST(Options, SayWhatToWriteForOtherProgramsPrecisions) {
         {"bf16-true", "did you mean bf16-mixed?"},
         {"16-true", "did you mean 16-mixed?"},
         {"fp16", "did you mean 16-mixed?"},
+        {"fp16-mixed", "did you mean 16-mixed?"},
+        {"mixed", "write bf16-mixed or 16-mixed"},
         {"tf32", "write 32-true, and tf32 as matmul_precision and conv_precision"},
         {"high", "write 32-true, and tf32 as matmul_precision and conv_precision"},
         {"16", "did you mean 16-mixed?"},
@@ -795,6 +797,16 @@ TEST(Options, SayWhatToWriteForOtherProgramsPrecisions) {
     EXPECT_THAT(refusal(fmt::format("{}: true", key)), HasSubstr("did you mean precision?"));
   EXPECT_THAT(refusal("precision: [32-true]"), HasSubstr("precision is a list"));
   EXPECT_THAT(refusal("precision:"), HasSubstr("precision is empty"));
+}
+
+TEST(Options, SayThatConvolutionsInSixteenBitsHaveNothingToRoundToTf32) {
+  const auto warnings = [](const std::string& text) {
+    return parse_options(text, "o.yaml").warnings;
+  };
+  const auto told = HasSubstr("o.yaml:2:17: conv_precision has no effect with precision 16-mixed");
+  EXPECT_THAT(warnings("precision: 16-mixed\nconv_precision: tf32"), Contains(told));
+  EXPECT_THAT(warnings("precision: 32-true\nconv_precision: tf32"),
+              Not(Contains(HasSubstr("conv_precision"))));
 }
 
 TEST(Options, AllowTf32ForMatricesAndForConvolutions) {
