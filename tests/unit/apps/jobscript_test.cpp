@@ -448,8 +448,9 @@ TEST_F(Jobscript, RequestsAGpuForPrecisionsThatOnlyGpusHave) {
   const Ran refused = run_troupe(
       {"jobscript", "--cluster", "lumi", "-t", "2h", "-r", "precision=16-mixed", options});
   EXPECT_EQ(refused.code, exit_usage);
-  EXPECT_THAT(refused.error, AllOf(HasSubstr("precision is 16-mixed, but LUMI (CSC) has no NVIDIA GPUs"),
-                                   HasSubstr("-r precision=32-true")));
+  EXPECT_THAT(refused.error,
+              AllOf(HasSubstr("precision is 16-mixed, but LUMI (CSC) has no NVIDIA GPUs"),
+                    HasSubstr("-r precision=32-true")));
 }
 
 TEST_F(Jobscript, ReadsMemoryAsSlurmDoes) {
