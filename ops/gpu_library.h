@@ -37,9 +37,9 @@ struct GpuSurvey {
   std::optional<Error> failure;    ///< why there is none
 };
 
-/// Whether kernels of the library run on a GPU of this architecture: built for the same
-/// major version and the same or an earlier minor one, or compiled from PTX. True of a library that
-/// does not say what it has.
+/// Whether kernels of the library run on a GPU of this architecture: built for the same major
+/// version and the same or an earlier minor one, or compiled from PTX. True of a library that does
+/// not say what it has.
 bool runs_on(const GpuSurvey& library, int architecture);
 
 /// "sm_80, sm_90 and PTX of sm_120"; empty for a library that does not say.

@@ -49,9 +49,9 @@ class DeviceGraph {
 };
 using DeviceGraphPtr = std::unique_ptr<DeviceGraph>;
 
-/// A stream of a device. Work runs in the order in which it was enqueued; the call that enqueues it
-/// returns earlier. Backend::open_stream opens one. Devices whose work is done when a
-/// call returns, such as the CPU, have none. Kernels find it in Stream::handle.
+/// A stream of a device: its work runs in the order in which it was enqueued, after the calls that
+/// enqueue it have returned. Backend::open_stream opens one. Devices whose work is done when a call
+/// returns, such as the CPU, have none. Kernels find it in Stream::handle.
 ///
 /// One owner enqueues kernels (OwnStream). Any thread may call the functions below. Work that was
 /// enqueued before the destructor is called still runs.
@@ -67,7 +67,7 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// failed. The fences of a stream end in their order. Where nothing was enqueued since the last
   /// fence, it may be that one.
   virtual WorkPtr record() = 0;
-  /// A point in the work of the stream, after all that was enqueued before. It enqueues
+  /// A point in the work of the stream, after all that was enqueued before. The call enqueues
   /// nothing.
   virtual std::uint64_t mark() { return 0; }
   /// A fence after the mark, the first that was recorded since, for other streams to wait for: the
