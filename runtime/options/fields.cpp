@@ -108,9 +108,7 @@ class DocumentReader {
       refuse(tree.where,
              fmt::format("{} must be a map of keys to values",
                          prefix.empty() ? "the document" : prefix),
-             prefix.empty() ? "write one key: value per line"
-                            : fmt::format("write its keys in braces: {}: {{{}}}", prefix,
-                                          example_below(prefix)));
+             prefix.empty() ? "write one key: value per line" : with_keys(prefix, tree));
     for (const auto& entry : tree.entries)
       read_entry(entry, prefix.empty() ? entry.key : prefix + "." + entry.key);
   }
@@ -174,12 +172,21 @@ class DocumentReader {
     return {};
   }
 
-  /// Such a key with its value: "name: fashion_mnist".
-  std::string example_below(const std::string& section) const {
+  /// How to write the section, with the value for its first key if that key takes it: "mlp" in
+  /// place of a map is the name of a model.
+  std::string with_keys(const std::string& section, const OptionTree& value) const {
     const std::string first = first_below(section);
     const auto field = std::ranges::find(fields_, first, &OptionField::path);
-    return fmt::format("{}: {}", first.substr(section.size() + 1),
-                       field == fields_.end() ? "VALUE" : field->write());
+    std::string example = "VALUE";
+    if (field != fields_.end()) {
+      try {
+        field->read(value);
+      } catch (const Error&) {  // what it has is the example
+      }
+      example = field->write();
+    }
+    return fmt::format("write its keys in braces, {}: {{{}: {}}}, or in an override {}={}", section,
+                       first.substr(section.size() + 1), example, first, example);
   }
 
   const OptionFields& fields_;

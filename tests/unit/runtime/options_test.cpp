@@ -211,6 +211,9 @@ TEST(OptionFields, ListWhatThereIsWhereNothingNearWasMeant) {
 
 TEST(OptionFields, RefuseAScalarInPlaceOfASection) {
   EXPECT_THAT(reading("part: 3"), HasSubstr("o.yaml:1:7: part must be a map"));
+  EXPECT_THAT(reading("part: 3"), EndsWith("part: {count: 3}, or in an override part.count=3"));
+  EXPECT_THAT(reading("part: red"), EndsWith("part: {count: 4}, or in an override part.count=4"));
+  EXPECT_THAT(reading("part: [3]"), HasSubstr("part: {count: 4}"));
   EXPECT_THAT(reading("3"), HasSubstr("the document must be a map"));
   EXPECT_THAT(reading("- 3"), HasSubstr("the document must be a map"));
 }
