@@ -189,6 +189,7 @@ bool multiply_by_library(const Stream& stream, const Product& p, DType factors, 
   for (const void* at : {a, b, bias, static_cast<const void*>(y)})
     if (reinterpret_cast<std::uintptr_t>(at) % 16 != 0) return false;
   const bool tf32 = stream.matmul_tf32 && factors == DType::f32;
+  const cudaStream_t given = native(stream);
   return with_memory(stream, [&] {
     const Plan& plan = plan_of(p, {factors, tf32, bias != nullptr});
     if (!plan.choice) return false;
@@ -202,8 +203,7 @@ bool multiply_by_library(const Stream& stream, const Product& p, DType factors, 
     const Tensor memory = workspace(stream, plan.choice->workspaceSize);
     check(cublasLtMatmul(handle(), &operation, alpha.of(factors), b, plan.left.get(), a,
                          plan.right.get(), beta.of(factors), y, plan.to.get(), y, plan.to.get(),
-                         &plan.choice->algo, memory.raw(), plan.choice->workspaceSize,
-                         native(stream)),
+                         &plan.choice->algo, memory.raw(), plan.choice->workspaceSize, given),
           "multiply");
     return true;
   });

@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -32,7 +33,7 @@ class Convolution final : public LayerKernel {
   Tensor forward(const Stream& stream, const Tensor& x) override {
     const Form form = form_of(stream, x.dtype(), x.layout());
     const Shape y_shape = output_shape(x.shape());
-    const Tensor factor = in_form(stream, x, form.layout, form.dtype);
+    const Tensor factor = factor_of(stream, x, form);
     ConvolutionPlan* plan = plan_of(stream, ConvolutionPass::forward, form, x.shape(), y_shape);
     if (!plan) {
       Tensor y = result(stream, y_shape, computed_type(form.dtype), form.layout);
@@ -50,7 +51,7 @@ class Convolution final : public LayerKernel {
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
     const Form form = form_of(stream, grad.dtype(), x_layout);
-    const Tensor factor = in_form(stream, grad, form.layout, form.dtype);
+    const Tensor factor = factor_of(stream, grad, form);
     ConvolutionPlan* plan =
         plan_of(stream, ConvolutionPass::input_gradient, form, x_shape, grad.shape());
     Tensor x_grad =
@@ -66,8 +67,8 @@ class Convolution final : public LayerKernel {
                        Tensor& weight_grad, Tensor& bias_grad) override {
     if (bias_grad.defined()) channel_sums(stream, grad, bias_grad);
     const Form form = form_of(stream, x.dtype(), x.layout());
-    const Tensor x_factor = in_form(stream, x, form.layout, form.dtype);
-    const Tensor grad_factor = in_form(stream, grad, form.layout, form.dtype);
+    const Tensor x_factor = factor_of(stream, x, form);
+    const Tensor grad_factor = factor_of(stream, grad, form);
     ConvolutionPlan* plan =
         plan_of(stream, ConvolutionPass::weight_gradient, form, x.shape(), grad.shape());
     if (!plan) return direct_weight_gradient(stream, o_, x_factor, grad_factor, weight_grad);
@@ -91,6 +92,15 @@ class Convolution final : public LayerKernel {
     const DType factors = factor_type(stream, dtype);
     const bool tf32 = stream.conv_tf32 && factors == DType::f32;
     return {uses_tensor_cores(stream, factors) ? Layout::nhwc : layout, factors, tf32};
+  }
+  /// The tensor in this form, at an address that cuDNN's plans take: they are made for those that
+  /// 16 divides, and a part of a batch may begin elsewhere.
+  static Tensor factor_of(const Stream& stream, const Tensor& tensor, const Form& form) {
+    const Tensor factor = in_form(stream, tensor, form.layout, form.dtype);
+    if (reinterpret_cast<std::uintptr_t>(factor.raw()) % 16 == 0) return factor;
+    Tensor aligned = result_like(stream, factor);
+    copy(stream, factor, aligned);
+    return aligned;
   }
   Shape output_shape(const Shape& x) const {
     return {x[0], o_.out_channels, (x[2] + 2 * o_.padding_h - reach_h(o_)) / o_.stride_h + 1,

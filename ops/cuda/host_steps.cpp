@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <future>
 #include <mutex>
@@ -24,7 +25,8 @@ class HostThread {
  public:
   using QueuePtr = std::shared_ptr<HostSteps::Queue>;
 
-  // Never destroyed, nor is its thread joined: CUDA may wake it until the process has ended.
+  // Never destroyed, nor is its thread joined: CUDA may wake it until the process has ended. At
+  // exit it stops, before CUDA does, which was started earlier: steps may be left after an error.
   static HostThread& get() {
     static auto* thread = new HostThread;
     return *thread;
@@ -39,7 +41,7 @@ class HostThread {
   }
   bool has_steps(const QueuePtr& queue) {
     const std::lock_guard lock(mutex_);
-    return !queue->steps.empty();
+    return !stopped_ && !queue->steps.empty();
   }
   void wake() {
     {
@@ -50,6 +52,14 @@ class HostThread {
   }
 
  private:
+  HostThread() {
+    std::atexit([] { get().stop(); });
+  }
+  void stop() {
+    std::unique_lock lock(mutex_);
+    stopped_ = true;
+    step_ended_.wait(lock, [this] { return !in_step_; });
+  }
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -71,26 +81,32 @@ class HostThread {
   bool run_some(std::unique_lock<std::mutex>& lock) {
     bool some = false;
     for (const QueuePtr& queue : std::vector(queues_))
-      if (!queue->steps.empty() && run_first(*queue, lock)) some = true;
+      if (!stopped_ && !queue->steps.empty() && run_first(*queue, lock)) some = true;
     return some;
   }
   // CUDA is called without the lock, which its host functions need.
-  static bool run_first(HostSteps::Queue& queue, std::unique_lock<std::mutex>& lock) {
+  bool run_first(HostSteps::Queue& queue, std::unique_lock<std::mutex>& lock) {
     std::shared_ptr<HostStep> first = queue.steps.front();
+    in_step_ = true;
     lock.unlock();
     const bool done = first->try_run();
     lock.lock();
-    if (!done) return false;
-    queue.steps.pop_front();
-    lock.unlock();
-    first = nullptr;  // may free tensors
-    lock.lock();
-    return true;
+    if (done) {
+      queue.steps.pop_front();
+      lock.unlock();
+      first = nullptr;  // may free tensors
+      lock.lock();
+    }
+    in_step_ = false;
+    if (stopped_) step_ended_.notify_all();
+    return done;
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, step_ended_;
   bool woken_ = false;
+  bool stopped_ = false;
+  bool in_step_ = false;          ///< a step runs, without the lock
   bool asleep_ = false;           ///< there has been nothing to do for a while
   std::vector<QueuePtr> queues_;  ///< those that have steps
   std::thread thread_ = quiet_thread([this] { work(); });

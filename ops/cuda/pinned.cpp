@@ -11,6 +11,7 @@
 
 #include "ops/cuda/error.h"
 #include "ops/cuda/event.h"
+#include "ops/cuda/stream.h"
 #include "runtime/tensor/out_of_memory.h"
 
 namespace troupe::cuda {
@@ -40,6 +41,12 @@ Pool& pool() {
   return *pool;
 }
 
+// Waits for the device, which no stream may capture meanwhile.
+void unpin(void* block) {
+  const NoCapture lock;
+  cudaFreeHost(block);
+}
+
 /// Null if there is none: then the caller gets one from CUDA.
 void* take_free(std::size_t bytes) {
   const std::lock_guard lock(pool().mutex);
@@ -60,8 +67,7 @@ void* take_free(std::size_t bytes) {
   return nullptr;
 }
 
-// Blocks of other sizes may make room. cudaFreeHost waits for the device: not under the lock, which
-// the thread of host steps needs.
+// Blocks of other sizes may make room. Not under the lock, which the thread of host steps needs.
 void release_unused() {
   std::vector<void*> unused;
   std::vector<Owed> owed;
@@ -79,7 +85,7 @@ void release_unused() {
     cudaEventSynchronize(one.event.get());
     unused.push_back(one.block);
   }
-  for (void* block : unused) cudaFreeHost(block);
+  for (void* block : unused) unpin(block);
   pinned_allocator().trim();
 }
 
@@ -140,7 +146,7 @@ void Pinned::give_back_after(cudaStream_t stream) && {
 CachingAllocator& pinned_allocator() {
   static auto* allocator = new CachingAllocator(
       Device::cpu(), {.allocate = allocate_for_tensors,
-                      .release = [](void* block, std::size_t) { cudaFreeHost(block); }});
+                      .release = [](void* block, std::size_t) { unpin(block); }});
   return *allocator;
 }
 

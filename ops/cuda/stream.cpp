@@ -99,6 +99,15 @@ class NativeStream {
   cudaStream_t stream_ = nullptr;
 };
 
+/// Makes the device's context that of this thread. CUDA's runtime does so by itself, but a thread
+/// may call one of its libraries first.
+void use_device_here() {
+  thread_local bool used = false;
+  if (used) return;
+  check(cudaSetDevice(0), "use the device");
+  used = true;
+}
+
 /// Held by all threads that capture, or by one that keeps them from it.
 std::shared_mutex& capturing() {
   static auto* mutex = new std::shared_mutex;
@@ -165,8 +174,12 @@ class Stream final : public UnrecoverableStream {
     waited = fence->number();
   }
   void synchronize() override {
-    check(cudaStreamSynchronize(stream_.get()), "wait for a stream");
+    const auto check_work = [this] {
+      check(cudaStreamSynchronize(stream_.get()), "wait for a stream");
+    };
+    check_work();
     steps_.wait();
+    check_work();  // a step does nothing once the context is lost, by work of another stream too
     const std::lock_guard lock(mutex_);
     if (error_) throw Error(*error_);
   }
@@ -205,6 +218,7 @@ class Stream final : public UnrecoverableStream {
   }
   /// For work that is about to be given.
   cudaStream_t give() {
+    use_device_here();
     const std::lock_guard lock(mutex_);
     giver_ = std::this_thread::get_id();
     last_ = nullptr;

@@ -55,7 +55,8 @@ class EmulatedPlan final : public cuda::ConvolutionPlan {
 
  private:
   void check(const Tensor& tensor, const Shape& shape) const {
-    if (tensor.shape() == shape && tensor.layout() == work_.layout && tensor.dtype() == work_.dtype)
+    if (tensor.shape() == shape && tensor.layout() == work_.layout &&
+        tensor.dtype() == work_.dtype && reinterpret_cast<std::uintptr_t>(tensor.raw()) % 16 == 0)
       return;
     throw Error(ErrorCode::internal, "a plan is given another tensor than it was made for");
   }

@@ -160,6 +160,27 @@ TEST(CudaProducts, OfPlannedConvolutionsAreThoseOfRoundedFactors) {
   EXPECT_EQ(stream.violations(), 0);
 }
 
+TEST(CudaProducts, OfAPartOfABatchThatBeginsAnywhereAreThoseOfItsCopy) {
+  EmulatedStream stream;
+  const PlannedConvolutions plans(true);
+  const Given whole = given_of({{3, 3, 7, 5}, cases[0].options}, Layout::row_major);
+  const auto on = [&](const Tensor& t) { return on_device(stream.get(), t, DType::f32); };
+  const Tensor weight = on(whole.weight), bias = on(whole.bias);
+  const Given part{on(whole.x).narrow(1, 2), weight, bias, on(whole.grad).narrow(1, 2)};
+  const Given copy{on(whole.x.narrow(1, 2)), weight, bias, on(whole.grad.narrow(1, 2))};
+  ASSERT_NE(reinterpret_cast<std::uintptr_t>(part.x.raw()) % 16, 0u);
+  const auto results = [&](const Given& given) {
+    const auto kernel = kernels(stream.get().device, DType::f32).convolution(cases[0].options);
+    return results_of(stream.get(), *kernel, given, given.grad);
+  };
+  const Results found = results(part), wanted = results(copy);
+  EXPECT_FALSE(plans.works().empty());
+  for (const auto member :
+       {&Results::y, &Results::x_grad, &Results::weight_grad, &Results::bias_grad})
+    expect_near(stream, found.*member, cast(on_cpu(stream.get(), wanted.*member), DType::f64), 0.0);
+  EXPECT_EQ(stream.violations(), 0);
+}
+
 TEST(CudaProducts, OfConvolutionsOnTensorCoresAreInNhwc) {
   EmulatedStream stream;
   const Case& c = cases[0];
