@@ -86,7 +86,7 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
   auto& allocator = CachingAllocator::of(x.device());
   allocator.reset_peak();
   const Device device = stream.device;
-  (void)backend(device).take_scratch_peak(device.index);
+  (void)backend(device).take_scratch(device.index);
   const std::size_t before = allocator.counters().in_use_bytes;
   std::unique_ptr<ForwardPass> pass;
   const auto forward =
@@ -101,8 +101,8 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
   WayBack back{stream, block,    *pass, zeros(stream, y.shape(), y.dtype(), y.layout()),
                before, allocator};
   in_halves ? back.in_halves(costs, memory) : back.at_once(costs, memory);
-  costs.scratch_bytes =
-      std::max(costs.scratch_bytes, backend(device).take_scratch_peak(device.index));
+  costs.scratch_sizes.merge(backend(device).take_scratch(device.index));
+  costs.scratch_bytes = costs.scratch_sizes.empty() ? 0 : *costs.scratch_sizes.rbegin();
   return y;
 }
 
@@ -192,6 +192,12 @@ void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measure
   for (std::size_t* bytes : {&costs.saved_bytes, &costs.deferred_bytes, &costs.output_bytes,
                              &costs.widened_bytes, &costs.scratch_bytes})
     scale(*bytes, 0);
+  std::set<std::size_t> sizes;
+  for (std::size_t size : costs.scratch_sizes) {
+    scale(size, 0);
+    sizes.insert(size);
+  }
+  costs.scratch_sizes = std::move(sizes);
   for (std::chrono::nanoseconds* time : {&costs.forward, &costs.backward, &costs.input_gradient})
     *time = std::chrono::duration_cast<std::chrono::nanoseconds>(*time * factor);
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct BlockCosts {
   std::size_t working_bytes = 0;   ///< most memory beyond that while it computes
   std::size_t deferred_bytes = 0;  ///< held while its weight gradient is deferred
   std::size_t scratch_bytes = 0;   ///< most that one of its kernels borrows while it runs
+  /// All sizes that they borrow (Backend::take_scratch).
+  std::set<std::size_t> scratch_sizes;
   std::chrono::nanoseconds forward{0}, backward{0};
   /// The time of the first half of a split backward; included in `backward`.
   std::chrono::nanoseconds input_gradient{0};

@@ -148,23 +148,26 @@ std::size_t Bound::lanes(std::size_t stage) const {
 // Beside what passes without graphs take: those of a smaller batch run too.
 void Bound::add_graphs(std::size_t stage, std::size_t replicas) {
   const StageBytes bytes = stage_bytes(options_, stage);
-  std::size_t gradient = 0, workspace = 0;
+  std::size_t gradient = 0;
   for (const BucketBytes& bucket : bucket_bytes(options_, stage)) gradient += bucket.all();
   // Memory of one size does not serve for another: blocks of one kind share what they work in.
-  std::set<std::size_t> working;
+  std::set<std::size_t> working, workspaces;
   for (const BlockRange& range : blocks_of(options_, stage))
     for (std::size_t b = range.first; b < range.last; ++b) {
-      working.insert(options_.block_costs[b].working_bytes);
-      workspace = std::max(workspace, options_.block_costs[b].scratch_bytes);
+      const BlockCosts& costs = options_.block_costs[b];
+      working.insert(costs.working_bytes);
+      workspaces.insert(costs.scratch_sizes.begin(), costs.scratch_sizes.end());
     }
+  const auto all_of = [](const std::set<std::size_t>& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+  };
   const std::size_t samples = micro_batch_samples(options_);
   const std::size_t input =
       stage == 0 ? samples * sample_bytes(options_) : stage_bytes(options_, stage - 1).output;
   // Of the first stage, what it computes with lies there besides.
   const std::size_t taken = stage == 0 ? samples * input_bytes(options_) : 0;
   // Inputs and results of a pass, and all that it holds between them, for as long as the run goes.
-  const std::size_t pass = bytes.saved + bytes.deferred + workspace +
-                           std::accumulate(working.begin(), working.end(), std::size_t{0});
+  const std::size_t pass = bytes.saved + bytes.deferred + all_of(working) + all_of(workspaces);
   const std::size_t lane = pass + 2 * input + taken + 2 * bytes.widened + gradient;
   const std::size_t evaluation = pass + input + taken + bytes.output;
   // The weights, the average if there is one, and the buffers.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <set>
 #include <utility>
 
 #include "ops/attention_sizes.h"
@@ -27,12 +28,12 @@ constexpr std::int64_t most_scores = std::int64_t{1} << 25;
 
 struct Planned {
   PlannedDeviceOptions options;
-  std::size_t peak = 0;  ///< of working memory, since it was taken
+  std::set<std::size_t> scratch;  ///< as Backend::take_scratch
 
   std::int64_t samples(std::int64_t run) const {
     return static_cast<std::int64_t>(std::ceil(static_cast<double>(run) * options.samples_factor));
   }
-  void note(std::size_t bytes) { peak = std::max(peak, bytes); }
+  void note(std::size_t bytes) { scratch.insert(bytes); }
 };
 
 Planned& planned() {
@@ -270,8 +271,9 @@ const Backend& planned_backend() {
     made.kernels = table_of;
     made.multiplies = [](DType products) { return products == DType::f32 || is_narrow(products); };
     made.has_tf32 = true;
-    made.take_scratch_peak = [](std::int16_t) {
-      return std::max(std::exchange(planned().peak, 0), product_bytes);
+    made.take_scratch = [](std::int16_t) {
+      planned().note(product_bytes);
+      return std::exchange(planned().scratch, {});
     };
     made.fingerprint = [] { return planned().options.title; };
     return made;

@@ -25,7 +25,7 @@ struct PlannedDeviceOptions {
 /// Its tensors lie in the CPU's memory, with an allocator of its own, and have the shapes, types
 /// and layouts that they have on a GPU. The numbers are of no use: convolutions, linear layers,
 /// attentions and what is stored in 16 bits are zeroes, all else is computed by the CPU.
-/// Backend::take_scratch_peak gives the working memory that kernels would ask for, with the copies
+/// Backend::take_scratch gives the working memory that kernels would ask for, with the copies
 /// of what is rounded or reordered before it is multiplied, and at least that of a matrix product.
 /// A process has one planned device; a later call replaces its options. Used by one thread at a
 /// time.

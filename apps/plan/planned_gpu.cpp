@@ -72,9 +72,10 @@ void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
                      pipeline.stream, run, 2, freezes_of(pipeline));
   for (BlockCosts& costs : pipeline.block_costs) {
-    const std::size_t scratch = costs.scratch_bytes;  // of all samples
+    const BlockCosts measured = costs;
     scale_samples(costs, samples, run);
-    costs.scratch_bytes = scratch;
+    costs.scratch_bytes = measured.scratch_bytes;  // of all samples
+    costs.scratch_sizes = measured.scratch_sizes;
   }
 }
 

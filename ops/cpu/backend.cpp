@@ -68,7 +68,8 @@ const Backend& cpu_backend() {
           [](DType products) {
             return products == DType::f32 || (products == DType::bf16 && cpu::has_bf16());
           },
-      .take_scratch_peak = [](std::int16_t) { return cpu::kernel_caches().scratch.take_peak(); },
+      .take_scratch =
+          [](std::int16_t) { return std::set{cpu::kernel_caches().scratch.take_peak()}; },
       .fingerprint = cpu::arithmetic_of_this_processor};
   return all;
 }

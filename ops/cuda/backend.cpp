@@ -88,7 +88,7 @@ const Backend& backend() {
             return products == DType::f32 || products == DType::bf16 || products == DType::f16;
           },
       .has_tf32 = true,
-      .take_scratch_peak = [](std::int16_t) { return take_workspace_peak(); },
+      .take_scratch = [](std::int16_t) { return take_workspace_sizes(); },
       .fingerprint = fingerprint,
       .open_stream =
           [](std::int16_t index) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <set>
 
 #include "runtime/tensor/tensor.h"
 
@@ -10,7 +11,7 @@ namespace troupe::cuda {
 /// for 0 bytes.
 Tensor workspace(const Stream& stream, std::size_t bytes);
 
-/// The largest of all workspaces since the last call.
-std::size_t take_workspace_peak();
+/// The sizes of all workspaces since the last call.
+std::set<std::size_t> take_workspace_sizes();
 
 }  // namespace troupe::cuda

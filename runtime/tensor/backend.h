@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -27,9 +28,9 @@ struct Backend {
   bool (*multiplies)(DType products);
   /// Whether it rounds f32 to TF32 where Stream::conv_tf32 or matmul_tf32 allow it.
   bool has_tf32 = false;
-  /// The most working memory, in bytes, that one kernel of such a device has requested since the
-  /// last call. Kernels of all streams count.
-  std::size_t (*take_scratch_peak)(std::int16_t index);
+  /// The working memory, in bytes, that kernels of such a device have requested since the last
+  /// call, each size once. Kernels of all streams count.
+  std::set<std::size_t> (*take_scratch)(std::int16_t index);
   /// The properties of the device that select algorithms and so affect bits, such as "intel with
   /// AVX-512". With another fingerprint, the same run may end with other weights.
   std::string (*fingerprint)();
@@ -42,5 +43,11 @@ struct Backend {
   /// other copy and no wait. It lives as long as the process. Null where no memory is pinned.
   CachingAllocator& (*host_allocator)(std::int16_t index) = nullptr;
 };
+
+/// The largest of Backend::take_scratch; 0 if none was requested.
+inline std::size_t take_scratch_peak(const Backend& backend, std::int16_t index) {
+  const std::set<std::size_t> sizes = backend.take_scratch(index);
+  return sizes.empty() ? 0 : *sizes.rbegin();
+}
 
 }  // namespace troupe

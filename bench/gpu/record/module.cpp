@@ -30,7 +30,7 @@ const Backend& backend() {
                                },
                                .multiplies = [](DType) { return true; },  // nothing is multiplied
                                .has_tf32 = true,
-                               .take_scratch_peak = [](std::int16_t) -> std::size_t { return 0; },
+                               .take_scratch = [](std::int16_t) { return std::set<std::size_t>(); },
                                .fingerprint = [] { return std::string("recorded"); },
                                .open_stream =
                                    [](std::int16_t index) {

@@ -425,7 +425,7 @@ constexpr Backend delayed{
     .allocator = allocator,
     .kernels = KernelCalls<Call>::of,
     .multiplies = [](DType type) { return type == DType::f32; },
-    .take_scratch_peak = [](std::int16_t) { return backend(Device::cpu()).take_scratch_peak(0); },
+    .take_scratch = [](std::int16_t) { return backend(Device::cpu()).take_scratch(0); },
     .fingerprint = [] { return backend(Device::cpu()).fingerprint(); },
     .open_stream = [](std::int16_t) -> std::shared_ptr<DeviceStream> {
       if (failures_last) return std::make_shared<UnrecoverableOpenStream>();

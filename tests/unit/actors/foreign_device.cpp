@@ -60,7 +60,7 @@ constexpr Backend foreign{
     .allocator = allocator,
     .kernels = KernelCalls<Call>::of,
     .multiplies = [](DType type) { return type == DType::f32; },
-    .take_scratch_peak = [](std::int16_t) { return backend(Device::cpu()).take_scratch_peak(0); },
+    .take_scratch = [](std::int16_t) { return backend(Device::cpu()).take_scratch(0); },
     .fingerprint = [] { return backend(Device::cpu()).fingerprint(); }};
 
 }  // namespace

@@ -216,13 +216,13 @@ TEST(Memory, CountsTheWorkingMemoryOfKernels) {
   PipelineOptions pipeline = pipeline_of(run);
   pipeline.block_costs =
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 1);
-  (void)backend(Device::cpu()).take_scratch_peak(0);
+  (void)take_scratch_peak(backend(Device::cpu()), 0);
   Network model(model_of(pipeline), 0, pipeline.block_costs.size(), DType::f32, {});
   model.use(initial_state(model.spec(), DType::f32, 0));
   const auto pass = model.forward(Tensor::zeros({4, 1, 28, 28}), {}, false);
   const Tensor y = pass->result();
   (void)model.backward(*pass, Tensor::zeros(y.shape(), DType::f32, y.layout()));
-  const std::size_t borrowed = backend(Device::cpu()).take_scratch_peak(0);
+  const std::size_t borrowed = take_scratch_peak(backend(Device::cpu()), 0);
   ASSERT_GT(borrowed, 0u);
   const auto scratch = [](const PipelineOptions& options) {
     const MemoryBound bound = memory_bound(options, build_pipeline(options), 0);
@@ -346,6 +346,23 @@ TEST(Memory, CountsAWorkspaceForEachStageOfADevice) {
   const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
   EXPECT_EQ(std::ranges::find(parts, "workspaces of kernels", &MemoryBound::Part::what)->bytes,
             1080u + 1080u / 4);
+}
+
+// A graph keeps a block of each size, which serves for no other.
+TEST(Memory, CountsWorkspacesOfEachSizeOnceForEachGraphOfADevice) {
+  PipelineOptions pipeline = pipeline_of({.partition = {4}, .micro_batches = 1});
+  pipeline.cuda_graphs = true;
+  pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
+  pipeline.block_costs.resize(4);
+  const auto graphs = [&] {
+    const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
+    return std::ranges::find(parts, "stage 0 CUDA graphs", &MemoryBound::Part::what)->bytes;
+  };
+  const std::size_t without = graphs();
+  pipeline.block_costs[0].scratch_sizes = {400, 1000};
+  pipeline.block_costs[2].scratch_sizes = {80, 1000};
+  // Of a micro-batch in training, and of one in evaluation.
+  EXPECT_EQ(graphs() - without, 2 * 1480u + 2 * 1480u / 4);
 }
 
 /// A data set of which each thread that reads takes a MiB.
