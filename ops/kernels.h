@@ -125,6 +125,7 @@ struct NormEpilogue {
 struct ChannelMoments {
   Tensor mean;
   Tensor variance;
+  Tensor norm = {};  ///< what the device's batch norm computes from them, if it keeps any of it
 };
 
 /// Gradients of a batch norm with its epilogue.

@@ -29,8 +29,9 @@ Tensor on_the_cpu(const Stream& cpu, const Tensor& tensor) {
   const bool narrow = tensor.defined() && is_narrow(tensor.dtype());
   return narrow ? zeros(cpu, tensor.shape(), DType::f32, tensor.layout()) : tensor;
 }
+Tensor& on_the_cpu(const Stream&, Tensor& written) { return written; }
 NormEpilogue on_the_cpu(const Stream& cpu, NormEpilogue epilogue) {
-  epilogue.residual = on_the_cpu(cpu, epilogue.residual);
+  epilogue.residual = on_the_cpu(cpu, std::as_const(epilogue.residual));
   return epilogue;
 }
 template <class T>
@@ -74,6 +75,7 @@ bool is_f32(const Tensor& tensor) { return tensor.defined() && tensor.dtype() ==
 bool is_f32(const auto&) { return false; }
 
 Tensor in_f32(const Stream& stream, const Tensor& tensor) { return widened(stream, tensor); }
+Tensor& in_f32(const Stream&, Tensor& written) { return written; }
 template <class T>
 const T& in_f32(const Stream&, const T& argument) {
   return argument;
@@ -109,6 +111,16 @@ void take(KernelTable& table) {
   if constexpr (requires { &OfAnyType<member>::call; }) table.*member = &OfAnyType<member>::call;
 }
 
+/// With what a GPU keeps of a norm.
+ChannelMoments channel_moments(const Stream& stream, const Tensor& x, const Tensor& weight,
+                               const Tensor& bias, double epsilon, Tensor& mean,
+                               Tensor& unbiased_variance) {
+  ChannelMoments moments = OfAnyType<&KernelTable::channel_moments>::call(
+      stream, x, weight, bias, epsilon, mean, unbiased_variance);
+  if (weight.defined()) moments.norm = zeros(stream, {x.dim(1), 2}, DType::f32);
+  return moments;
+}
+
 }  // namespace
 
 KernelTable planned_kernels(DType dtype) {
@@ -116,6 +128,7 @@ KernelTable planned_kernels(DType dtype) {
   if (dtype != DType::f32) return table;
 #define TROUPE_KERNEL(name, signature) take<&KernelTable::name>(table);
 #include "ops/kernel_list.inc"
+  table.channel_moments = channel_moments;
   return table;
 }
 

@@ -35,13 +35,18 @@ struct Inputs {
 
 const KernelTable& table() { return kernels(Device{}, DType::f32); }
 
+ChannelMoments moments(const Stream& stream, const Tensor& x) {
+  Tensor none;
+  return table().channel_moments(stream, x, {}, {}, 0.0, none, none);
+}
+
 Inputs inputs_of(const Shape& shape, Layout layout) {
   Inputs in;
   in.x = random_tensor(shape, layout);
   in.grad = random_tensor(shape, layout);
   in.weight = random_tensor({shape[1]}, Layout::row_major);
   in.bias = random_tensor({shape[1]}, Layout::row_major);
-  in.moments = table().channel_moments({}, in.x);
+  in.moments = moments({}, in.x);
   in.z = table().batch_norm({}, in.x, in.weight, in.bias, in.moments, 1e-5,
                             {.relu = true, .dropout = 0.01f});
   in.square = random_tensor(shape, layout);
@@ -65,8 +70,9 @@ void copy(const Stream& stream, const Tensor& from, Tensor& to) {
 }
 
 NormGradients norm_backward(const Stream& s, const Inputs& in, const NormEpilogue& epilogue) {
+  Tensor none;
   return table().batch_norm_backward(s, in.grad, in.x, in.z, in.weight, in.bias, in.moments, 1e-5,
-                                     epilogue, true);
+                                     epilogue, true, none, none);
 }
 
 Tensor flat(const Tensor& t) {
@@ -103,8 +109,7 @@ std::vector<Kernel> all_kernels() {
       {"accumulate", 3, [](const Stream& s, Inputs& in) { table().accumulate(s, in.grad, in.x); }},
       {"dropout", 2,
        [](const Stream& s, const Inputs& in) { table().dropout(s, in.x, 0.01f, {}); }},
-      {"channel_moments", 1,
-       [](const Stream& s, const Inputs& in) { table().channel_moments(s, in.x); }},
+      {"channel_moments", 1, [](const Stream& s, const Inputs& in) { moments(s, in.x); }},
       {"batch_norm", 2, [=](const Stream& s, const Inputs& in) { norm(s, in, {}); }},
       {"batch_norm_relu", 2, [=](const Stream& s, const Inputs& in) { norm(s, in, relu); }},
       {"batch_norm_relu_dropout", 2,

@@ -211,7 +211,8 @@ template <class T>
 NormGradients gradients_of(const Stream& stream, const Tensor& grad, const Tensor& x,
                            const Tensor& z, const Tensor& weight, const Tensor& bias,
                            const ChannelMoments& moments, double epsilon,
-                           const NormEpilogue& epilogue, bool batch_moments) {
+                           const NormEpilogue& epilogue, bool batch_moments,
+                           const Tensor& weight_gradient, const Tensor& bias_gradient) {
   const DType dtype = x.dtype();
   const Panel panel = Panel::of(x, "batch_norm_backward");
   check_alike("batch_norm_backward", x, grad, dtype);
@@ -222,9 +223,13 @@ NormGradients gradients_of(const Stream& stream, const Tensor& grad, const Tenso
   const bool summed = epilogue.relu_of_sum();
   if (dropped || summed) check_alike("batch_norm_backward", x, z, dtype);
   NormGradients gradients{Tensor::empty(x.shape(), dtype, stream.device, x.layout()),
-                          Tensor::empty({panel.channels()}, dtype, stream.device),
-                          Tensor::empty({panel.channels()}, dtype, stream.device),
+                          weight_gradient,
+                          bias_gradient,
                           {}};
+  for (Tensor* gradient : {&gradients.weight, &gradients.bias}) {
+    if (!gradient->defined()) *gradient = Tensor::empty({panel.channels()}, dtype, stream.device);
+    check_vector("batch_norm_backward", "a gradient", *gradient, panel.channels(), dtype);
+  }
   if (summed) gradients.residual = Tensor::empty(x.shape(), dtype, stream.device, x.layout());
 
   Tensor tiles = Tensor::empty({6, panel.tile_elements()}, dtype, stream.device);
@@ -272,9 +277,11 @@ NormGradients gradients_of(const Stream& stream, const Tensor& grad, const Tenso
 NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
                                   const Tensor& z, const Tensor& weight, const Tensor& bias,
                                   const ChannelMoments& moments, double epsilon,
-                                  const NormEpilogue& epilogue, bool batch_moments) {
+                                  const NormEpilogue& epilogue, bool batch_moments,
+                                  Tensor& weight_gradient, Tensor& bias_gradient) {
   const auto of = x.dtype() == DType::f64 ? gradients_of<double> : gradients_of<float>;
-  return of(stream, grad, x, z, weight, bias, moments, epsilon, epilogue, batch_moments);
+  return of(stream, grad, x, z, weight, bias, moments, epsilon, epilogue, batch_moments,
+            weight_gradient, bias_gradient);
 }
 
 }  // namespace troupe::cpu

@@ -6,6 +6,7 @@
 #include "ops/cpu/panel.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
+#include "ops/reference/norm_statistics.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/moments.cpp"
@@ -112,10 +113,14 @@ ChannelMoments moments_of(const Stream& stream, const Panel& panel, const T* fro
 
 // One pass over x. Sums are in its type about a value of the channel within pieces of a few
 // thousand elements, in f64 over pieces; so neither a large mean nor many elements cost accuracy.
-ChannelMoments channel_moments(const Stream& stream, const Tensor& x) {
+ChannelMoments channel_moments(const Stream& stream, const Tensor& x, const Tensor&, const Tensor&,
+                               double, Tensor& mean, Tensor& unbiased_variance) {
   const Panel panel = Panel::of(x, "channel_moments");
-  return x.dtype() == DType::f64 ? moments_of(stream, panel, x.data<double>())
-                                 : moments_of(stream, panel, x.data<float>());
+  ChannelMoments moments = x.dtype() == DType::f64 ? moments_of(stream, panel, x.data<double>())
+                                                   : moments_of(stream, panel, x.data<float>());
+  reference::write_statistics(moments, static_cast<double>(panel.elements_per_channel()), mean,
+                              unbiased_variance);
+  return moments;
 }
 
 }  // namespace troupe::cpu

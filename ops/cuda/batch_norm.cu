@@ -7,6 +7,7 @@
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/layer_checks.h"
+#include "ops/cuda/norm.h"
 #include "ops/cuda/numbers.h"
 #include "ops/cuda/philox.h"
 
@@ -19,30 +20,8 @@ const __device__ Channel& of_place(const Channel (&channels)[held], int j) {
   return channels[held == 1 ? 0 : j];
 }
 
-/// norm(x) = x * slope + offset; forward and backward use the same bits.
 template <class T>
-struct Norm {
-  T slope, offset;
-  __device__ T operator()(T x) const { return std::fma(x, slope, offset); }
-};
-
-/// The parameters and moments of each channel.
-template <class T>
-struct Parameters {
-  const T *weight, *bias, *mean, *variance;
-  double epsilon;
-
-  __device__ double inverse_deviation(std::int64_t c) const {
-    return 1.0 / std::sqrt(static_cast<double>(variance[c]) + epsilon);
-  }
-  __device__ Norm<T> norm(std::int64_t c) const {
-    const double slope = weight[c] * inverse_deviation(c);
-    return {static_cast<T>(slope), static_cast<T>(bias[c] - mean[c] * slope)};
-  }
-};
-
-template <class T>
-__global__ void norm_kernel(Parameters<T> parameters, std::int64_t count, Norm<T>* norms) {
+__global__ void norm_kernel(NormParameters<T> parameters, std::int64_t count, Norm<T>* norms) {
   for (std::int64_t c = first_index(); c < count; c += grid_threads())
     norms[c] = parameters.norm(c);
 }
@@ -181,7 +160,7 @@ struct InputChannel {
 
 template <class T>
 struct WriteGradients {
-  Parameters<T> parameters;
+  NormParameters<T> parameters;
   const Norm<T>* norms;
   double scale;     ///< of the dropout
   double elements;  ///< of a channel
@@ -245,33 +224,22 @@ void check_parameters(const char* kernel, std::int64_t channels, const Tensor& x
   check_epilogue(kernel, x, epilogue);
 }
 
+/// The norm of each channel, as the moments have it or computed from them.
 template <class T>
-Parameters<T> parameters_of(const Stream& stream, const Tensor& weight, const Tensor& bias,
-                            const ChannelMoments& moments, double epsilon) {
-  return {input<T>(stream, weight), input<T>(stream, bias), input<T>(stream, moments.mean),
-          input<T>(stream, moments.variance), epsilon};
-}
-
-/// Working memory for one X for each channel.
-template <class X>
-Tensor channel_space(const Stream& stream, std::int64_t channels) {
-  return workspace(stream, static_cast<std::size_t>(channels) * sizeof(X));
-}
-template <class X>
-X* in_space(const Tensor& space) {
-  return reinterpret_cast<X*>(space.raw());
-}
-
-template <class T>
-void compute_norms(const Stream& stream, const Parameters<T>& parameters, std::int64_t channels,
-                   Norm<T>* norms) {
-  Launch(stream, blocks_for(channels), block_threads)(norm_kernel<T>, parameters, channels, norms);
+Tensor norms_of(const Stream& stream, const ChannelMoments& moments,
+                const NormParameters<T>& parameters, std::int64_t channels) {
+  if (moments.norm.defined()) return moments.norm;
+  const Tensor made = result(stream, norms_shape(channels), dtype_of<T>);
+  Launch(stream, blocks_for(channels), block_threads)(norm_kernel<T>, parameters, channels,
+                                                      norms_in(output<T>(stream, made)));
+  return made;
 }
 
 /// The tensors of a batch_norm_backward.
 struct Backward {
   const Tensor &grad, &x, &z;
   const NormEpilogue& epilogue;
+  const ChannelMoments& moments;
   Channels channels;
   bool batch_moments;
   bool dropped() const { return epilogue.dropout > 0.0; }
@@ -279,14 +247,13 @@ struct Backward {
 };
 
 template <class S, class T>
-void gradients_of(const Stream& stream, const Backward& b, const Parameters<T>& parameters,
+void gradients_of(const Stream& stream, const Backward& b, const NormParameters<T>& parameters,
                   const NormGradients& to) {
   const std::int64_t count = b.channels.count;
-  const Tensor norm_space = channel_space<Norm<T>>(stream, count);
-  const Tensor input_space = channel_space<InputChannel<T>>(stream, count);
-  auto* norms = in_space<Norm<T>>(norm_space);
-  auto* inputs = in_space<InputChannel<T>>(input_space);
-  compute_norms(stream, parameters, count, norms);
+  const Tensor of_channels = norms_of(stream, b.moments, parameters, count);
+  const Norm<T>* norms = norms_in(input<T>(stream, of_channels));
+  const Tensor space = workspace(stream, static_cast<std::size_t>(count) * sizeof(InputChannel<T>));
+  auto* inputs = reinterpret_cast<InputChannel<T>*>(space.raw());
   const bool by_z = b.dropped() || b.summed();
   const Passed<T> passed{b.epilogue.relu, by_z};
   const S *x = input<S>(stream, b.x), *grad = input<S>(stream, b.grad);
@@ -321,13 +288,13 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
   Tensor z = result_like(stream, x);
   if (channels.elements() == 0) return z;
   visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
-    const Tensor space = channel_space<Norm<T>>(stream, channels.count);
-    compute_norms(stream, parameters_of<T>(stream, weight, bias, moments, epsilon), channels.count,
-                  in_space<Norm<T>>(space));
+    const Tensor norms =
+        norms_of(stream, moments, norm_parameters<T>(stream, weight, bias, moments, epsilon),
+                 channels.count);
     const S *from = input<S>(stream, x), *residual = input<S>(stream, epilogue.residual);
     S* to = output<S>(stream, z);
     const NormaliseArguments<S> arguments{
-        in_space<Norm<T>>(space),
+        norms_in(input<T>(stream, norms)),
         from,
         residual,
         to,
@@ -348,21 +315,24 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
 NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
                                   const Tensor& z, const Tensor& weight, const Tensor& bias,
                                   const ChannelMoments& moments, double epsilon,
-                                  const NormEpilogue& epilogue, bool batch_moments) {
+                                  const NormEpilogue& epilogue, bool batch_moments,
+                                  Tensor& weight_gradient, Tensor& bias_gradient) {
   const char* kernel = "batch_norm_backward";
   const Channels channels = channels_of(kernel, x);
   check_alike(kernel, x, grad);
   check_parameters(kernel, channels.count, x, weight, bias, moments, epilogue);
-  const Backward backward{grad, x, z, epilogue, channels, batch_moments};
+  const Backward backward{grad, x, z, epilogue, moments, channels, batch_moments};
   if (backward.dropped() || backward.summed()) check_alike(kernel, x, z);
-  NormGradients gradients{result_like(stream, x),
-                          result(stream, {channels.count}, computed_type(x.dtype())),
-                          result(stream, {channels.count}, computed_type(x.dtype())),
-                          {}};
+  NormGradients gradients{result_like(stream, x), weight_gradient, bias_gradient, {}};
+  const DType dtype = computed_type(x.dtype());
+  for (Tensor* gradient : {&gradients.weight, &gradients.bias}) {
+    if (!gradient->defined()) *gradient = result(stream, {channels.count}, dtype);
+    check_vector(kernel, "a gradient", *gradient, channels.count, dtype);
+  }
   if (backward.summed()) gradients.residual = result_like(stream, x);
   if (channels.count == 0) return gradients;
   visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
-    gradients_of<S>(stream, backward, parameters_of<T>(stream, weight, bias, moments, epsilon),
+    gradients_of<S>(stream, backward, norm_parameters<T>(stream, weight, bias, moments, epsilon),
                     gradients);
   });
   return gradients;

@@ -3,6 +3,7 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/layer_checks.h"
 #include "ops/cuda/layer_weights.h"
+#include "ops/cuda/norm.h"
 #include "ops/cuda/numbers.h"
 
 namespace troupe::cuda {
@@ -64,12 +65,19 @@ struct WriteMoments {
   Centre<S> centre;
   double elements;  ///< of a channel
   T *mean, *variance;
+  T *running_mean, *running_variance;  ///< null: not wanted
+  NormParameters<T> parameters;        ///< with these moments
+  Norm<T>* norms;                      ///< null: not wanted
 
   __device__ void finish(std::int64_t c, const ChannelSums& sums) const {
     const double moved = sums.first / elements;
     const double value = sums.second / elements - moved * moved;
     mean[c] = static_cast<T>(centre(c) + moved);
     variance[c] = static_cast<T>(value < 0 ? 0.0 : value);
+    if (running_mean) running_mean[c] = mean[c];
+    if (running_variance)
+      running_variance[c] = static_cast<T>(variance[c] * (elements / (elements - 1)));
+    if (norms) norms[c] = parameters.norm(c);
   }
 };
 
@@ -117,18 +125,28 @@ void channel_sums(const Stream& stream, const Tensor& x, Tensor& sums) {
   });
 }
 
-ChannelMoments channel_moments(const Stream& stream, const Tensor& x) {
-  const Channels channels = channels_of("channel_moments", x);
+ChannelMoments channel_moments(const Stream& stream, const Tensor& x, const Tensor& weight,
+                               const Tensor& bias, double epsilon, Tensor& mean,
+                               Tensor& unbiased_variance) {
+  const char* kernel = "channel_moments";
+  const Channels channels = channels_of(kernel, x);
   const DType dtype = computed_type(x.dtype());
   ChannelMoments moments{result(stream, {channels.count}, dtype),
                          result(stream, {channels.count}, dtype)};
+  for (const Tensor* vector :
+       {&weight, &bias, &std::as_const(mean), &std::as_const(unbiased_variance)})
+    if (vector->defined()) check_vector(kernel, "a vector", *vector, channels.count, dtype);
+  if (weight.defined()) moments.norm = result(stream, norms_shape(channels.count), dtype);
   visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
     const S* from = input<S>(stream, x);
     const Centre<S> centre{from, channels.inner, channels.elements() == 0};
     const auto elements = static_cast<double>(channels.samples * channels.inner);
+    const NormParameters<T> parameters = norm_parameters<T>(stream, weight, bias, moments, epsilon);
     sum_channels<S>(stream, channels, MomentSums<S>{from, centre},
                     WriteMoments<S>{centre, elements, output<T>(stream, moments.mean),
-                                    output<T>(stream, moments.variance)},
+                                    output<T>(stream, moments.variance), output<T>(stream, mean),
+                                    output<T>(stream, unbiased_variance), parameters,
+                                    norms_in(output<T>(stream, moments.norm))},
                     from);
   });
   return moments;

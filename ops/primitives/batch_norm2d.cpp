@@ -12,13 +12,6 @@ namespace {
 // Elements that each channel's moments are taken over.
 std::int64_t elements_of_a_channel(const Tensor& x) { return x.element_count() / x.dim(1); }
 
-void write_statistics(const Pass& pass, const ChannelMoments& moments, std::int64_t count,
-                      Tensor& mean, Tensor& variance) {
-  pass.kernels().copy(pass.stream, moments.mean, mean);
-  const double unbias = static_cast<double>(count) / static_cast<double>(count - 1);
-  pass.kernels().scale(pass.stream, moments.variance, unbias, variance);
-}
-
 void check(const Pass& pass, const Tensor& x, std::int64_t channels, const Tensor& residual) {
   if ((x.rank() != 4 && x.rank() != 2) || x.dim(1) != channels)
     throw Error(ErrorCode::bad_shape,
@@ -52,9 +45,9 @@ Tensor BatchNorm2d::forward(const Pass& pass, const Tensor& x, const Tensor& res
     epilogue.dropout = dropout;
     epilogue.random = pass.random;
     epilogue.random.operation = dropout_operation;
-    moments = pass.kernels().channel_moments(pass.stream, x);
-    write_statistics(pass, moments, elements_of_a_channel(x), pass.statistic(running_mean),
-                     pass.statistic(running_variance));
+    moments = pass.kernels().channel_moments(pass.stream, x, pass.weight(weight), pass.weight(bias),
+                                             epsilon, pass.statistic(running_mean),
+                                             pass.statistic(running_variance));
   } else {
     moments = {pass.buffer(running_mean), pass.buffer(running_variance)};
   }
@@ -69,9 +62,14 @@ Tensor BatchNorm2d::forward(const Pass& pass, const Tensor& x, const Tensor& res
 
 void BatchNorm2d::input_gradient(const Pass& pass, const Tensor& grad,
                                  std::span<InputGradient> inputs) {
+  // The weight half, which may run much later, has a place for its gradients then only.
+  const auto place_of = [&](ParameterIndex index) {
+    return pass.trains(index) ? pass.weight_gradient(index) : Tensor();
+  };
+  Tensor weight_gradient = place_of(weight), bias_gradient = place_of(bias);
   state.gradients = pass.kernels().batch_norm_backward(
       pass.stream, grad, state.x, state.z, pass.weight(weight), pass.weight(bias), state.moments,
-      epsilon, state.epilogue, /*batch_moments=*/true);
+      epsilon, state.epilogue, /*batch_moments=*/true, weight_gradient, bias_gradient);
   inputs[0].grad = std::move(state.gradients.x);
   const Tensor through_relu = std::move(state.gradients.residual);
   if (inputs.size() > 1 && inputs[1].wanted)
@@ -83,9 +81,12 @@ void BatchNorm2d::input_gradient(const Pass& pass, const Tensor& grad,
 }
 
 void BatchNorm2d::weight_gradient(const Pass& pass) {
-  const auto copy = pass.kernels().copy;
-  copy(pass.stream, state.gradients.weight, pass.weight_gradient(weight));
-  copy(pass.stream, state.gradients.bias, pass.weight_gradient(bias));
+  const auto give = [&](const Tensor& gradient, ParameterIndex index) {
+    Tensor& place = pass.weight_gradient(index);
+    if (gradient.raw() != place.raw()) pass.kernels().copy(pass.stream, gradient, place);
+  };
+  give(state.gradients.weight, weight);
+  give(state.gradients.bias, bias);
 }
 
 std::vector<Tensor> BatchNorm2d::saved() const {
@@ -94,6 +95,7 @@ std::vector<Tensor> BatchNorm2d::saved() const {
           state.epilogue.residual,
           state.moments.mean,
           state.moments.variance,
+          state.moments.norm,
           state.gradients.weight,
           state.gradients.bias};
 }

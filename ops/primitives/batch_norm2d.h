@@ -15,7 +15,7 @@ namespace troupe::primitives {
 ///
 /// Training normalises with the moments of this micro-batch and writes its mean and unbiased
 /// variance to Pass::statistics; evaluation normalises with Pass::buffers. Saves x, z, the residual
-/// and the moments.
+/// and the moments, and from one half of the backward pass to the other the gradients.
 struct BatchNorm2d {
   static constexpr std::string_view name = "batch_norm2d";
 

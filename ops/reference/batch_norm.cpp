@@ -3,6 +3,7 @@
 
 #include "ops/reference/dropout.h"
 #include "ops/reference/kernels.h"
+#include "ops/reference/norm_statistics.h"
 #include "ops/reference/reorder.h"
 
 namespace troupe::reference {
@@ -61,7 +62,8 @@ double scale_of(const std::vector<double>& scales, std::int64_t e) {
 
 }  // namespace
 
-ChannelMoments channel_moments(const Stream&, const Tensor& given) {
+ChannelMoments channel_moments(const Stream&, const Tensor& given, const Tensor&, const Tensor&,
+                               double, Tensor& running_mean, Tensor& running_variance) {
   const Tensor x = row_major(given);
   const Channels channels(x.shape());
   ChannelMoments moments{Tensor::empty(Shape{channels.count}, DType::f64, x.device()),
@@ -78,6 +80,7 @@ ChannelMoments channel_moments(const Stream&, const Tensor& given) {
     moments.mean.data<double>()[c] = mean;
     moments.variance.data<double>()[c] = squares / channels.elements();
   }
+  write_statistics(moments, channels.elements(), running_mean, running_variance);
   return moments;
 }
 
@@ -111,17 +114,18 @@ Tensor batch_norm(const Stream&, const Tensor& given, const Tensor& weight, cons
 NormGradients batch_norm_backward(const Stream&, const Tensor& given_grad, const Tensor& given_x,
                                   const Tensor&, const Tensor& weight, const Tensor& bias,
                                   const ChannelMoments& moments, double epsilon,
-                                  const NormEpilogue& epilogue, bool batch_moments) {
+                                  const NormEpilogue& epilogue, bool batch_moments,
+                                  Tensor& weight_gradient, Tensor& bias_gradient) {
   const Tensor x = row_major(given_x), grad = row_major(given_grad);
   const bool relu_of_sum = epilogue.relu_of_sum();
   const Tensor residual = relu_of_sum ? row_major(epilogue.residual) : Tensor();
   const Channels channels(x.shape());
   const auto scales = dropout_scales(epilogue, x.element_count());
   Tensor x_grad = Tensor::empty(x.shape(), DType::f64, x.device());
-  NormGradients result{{},
-                       Tensor::empty(Shape{channels.count}, DType::f64, x.device()),
-                       Tensor::empty(Shape{channels.count}, DType::f64, x.device()),
-                       {}};
+  NormGradients result{{}, weight_gradient, bias_gradient, {}};
+  for (Tensor* gradient : {&result.weight, &result.bias})
+    if (!gradient->defined())
+      *gradient = Tensor::empty(Shape{channels.count}, DType::f64, x.device());
   Tensor residual_grad;
   if (relu_of_sum) residual_grad = Tensor::empty(x.shape(), DType::f64, x.device());
   const double *from = x.data<double>(), *slopes = grad.data<double>(),

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "emulated.h"
+#include "norm_kernels.h"
 #include "ops/on_device.h"
 #include "ops/reference/kernels.h"
 #include "runtime/error.h"
@@ -42,8 +43,8 @@ void compare(const EmulatedStream& stream, const Case& c, Layout layout, DType d
     here.residual = in_layout(c.epilogue.residual, layout);
     there.residual = on(here.residual);
   }
-  ChannelMoments moments = reference::channel_moments({}, x);
-  const ChannelMoments found = cuda.channel_moments(stream.get(), on(x));
+  ChannelMoments moments = moments_by(reference::channel_moments, {}, x);
+  const ChannelMoments found = moments_by(cuda.channel_moments, stream.get(), on(x));
   expect_near(stream, found.mean, moments.mean, bound_of(dtype));
   expect_near(stream, found.variance, moments.variance, bound_of(dtype));
   if (x.element_count() == 0) moments = {weight, Tensor::zeros(weight.shape(), DType::f64)};
@@ -52,11 +53,11 @@ void compare(const EmulatedStream& stream, const Case& c, Layout layout, DType d
   const Tensor found_z =
       cuda.batch_norm(stream.get(), on(x), on(weight), on(bias), given, 1e-5, there);
   expect_near(stream, found_z, z, bound_of(dtype));
-  const NormGradients wanted = reference::batch_norm_backward({}, grad, x, z, weight, bias, moments,
-                                                              1e-5, here, c.batch_moments);
+  const NormGradients wanted = gradients_by(reference::batch_norm_backward, {}, grad, x, z, weight,
+                                            bias, moments, 1e-5, here, c.batch_moments);
   const NormGradients gradients =
-      cuda.batch_norm_backward(stream.get(), on(grad), on(x), found_z, on(weight), on(bias), given,
-                               1e-5, there, c.batch_moments);
+      gradients_by(cuda.batch_norm_backward, stream.get(), on(grad), on(x), found_z, on(weight),
+                   on(bias), given, 1e-5, there, c.batch_moments);
   expect_near(stream, gradients.x, wanted.x, bound_of(dtype));
   expect_near(stream, gradients.weight, wanted.weight, 4 * bound_of(dtype));
   expect_near(stream, gradients.bias, wanted.bias, 4 * bound_of(dtype));
@@ -113,13 +114,50 @@ TEST(CudaBatchNorm, IsExactForALargeMeanAndOutlyingFirstValues) {
       for (std::int64_t c = 0; c < 3; ++c) x.data<double>()[c * 20] = 100.0;
     for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
       const Tensor placed = in_layout(x, layout);
-      const ChannelMoments wanted = reference::channel_moments({}, placed);
-      const ChannelMoments found =
-          cuda.channel_moments(stream.get(), on_device(stream.get(), placed, DType::f32));
+      const ChannelMoments wanted = moments_by(reference::channel_moments, {}, placed);
+      const ChannelMoments found = moments_by(cuda.channel_moments, stream.get(),
+                                              on_device(stream.get(), placed, DType::f32));
       expect_near(stream, found.mean, wanted.mean, 1e-6);
       expect_near(stream, found.variance, wanted.variance, 1e-6);
     }
   }
+  EXPECT_EQ(stream.violations(), 0);
+}
+
+// A layer in training: the places it has for results, and the norm that the moments keep.
+TEST(CudaBatchNorm, WritesWhereItIsToldAndComputesTheNormOnce) {
+  EmulatedStream stream;
+  const KernelTable& cuda = kernels(stream.get().device, DType::f32);
+  const auto on = [&](const Tensor& t) { return on_device(stream.get(), t, DType::f32); };
+  const auto empty = [&] { return Tensor::empty({3}, DType::f32, stream.get().device); };
+  const Tensor x = random_tensor({4, 3, 5, 3}, 1), grad = random_tensor({4, 3, 5, 3}, 2);
+  const Tensor weight = random_tensor({3}, 3), bias = random_tensor({3}, 4);
+  Tensor mean = empty(), variance = empty(), weight_gradient = empty(), bias_gradient = empty();
+  const ChannelMoments moments =
+      cuda.channel_moments(stream.get(), on(x), on(weight), on(bias), 1e-5, mean, variance);
+  const ChannelMoments wanted = moments_by(reference::channel_moments, {}, x);
+  expect_near(stream, mean, wanted.mean, 1e-6);
+  Tensor unbiased = wanted.variance.clone();
+  for (double& value : unbiased.elements<double>()) value *= 60.0 / 59.0;
+  expect_near(stream, variance, unbiased, 1e-6);
+  ASSERT_TRUE(moments.norm.defined());
+  const NormEpilogue epilogue{.relu = true};
+  const ChannelMoments without{moments.mean, moments.variance};
+  const auto z_of = [&](const ChannelMoments& m) {
+    return cuda.batch_norm(stream.get(), on(x), on(weight), on(bias), m, 1e-5, epilogue);
+  };
+  const Tensor z = z_of(moments);
+  const auto doubles = [&](const Tensor& t) { return cast(on_cpu(stream.get(), t), DType::f64); };
+  expect_near(stream, z, doubles(z_of(without)), 0.0);
+  const NormGradients found =
+      cuda.batch_norm_backward(stream.get(), on(grad), on(x), z, on(weight), on(bias), moments,
+                               1e-5, epilogue, true, weight_gradient, bias_gradient);
+  EXPECT_EQ(found.weight.raw(), weight_gradient.raw());
+  EXPECT_EQ(found.bias.raw(), bias_gradient.raw());
+  const NormGradients made = gradients_by(cuda.batch_norm_backward, stream.get(), on(grad), on(x),
+                                          z, on(weight), on(bias), without, 1e-5, epilogue, true);
+  for (const auto member : {&NormGradients::x, &NormGradients::weight, &NormGradients::bias})
+    expect_near(stream, found.*member, doubles(made.*member), 0.0);
   EXPECT_EQ(stream.violations(), 0);
 }
 
@@ -128,9 +166,9 @@ TEST(CudaBatchNorm, KeepsNaNsInTheirChannels) {
   const KernelTable& cuda = kernels(stream.get().device, DType::f32);
   Tensor x = random_tensor({2, 3, 2, 2}, 7);
   x.data<double>()[4] = NAN;
-  const ChannelMoments wanted = reference::channel_moments({}, x);
+  const ChannelMoments wanted = moments_by(reference::channel_moments, {}, x);
   const ChannelMoments found =
-      cuda.channel_moments(stream.get(), on_device(stream.get(), x, DType::f32));
+      moments_by(cuda.channel_moments, stream.get(), on_device(stream.get(), x, DType::f32));
   expect_near(stream, found.variance, wanted.variance, 1e-6);
   const Tensor mean = on_cpu(stream.get(), found.mean);
   EXPECT_FALSE(std::isnan(mean.data<float>()[0]));
@@ -144,8 +182,8 @@ TEST(CudaBatchNorm, TakesEmptyTensorsAndViewsAtNoBoundary) {
   const KernelTable& cuda = kernels(stream.get().device, DType::f32);
   const Tensor x = random_tensor({5, 1, 3, 3}, 8);
   const Tensor part = on_device(stream.get(), x, DType::f32).narrow(1, 4);
-  expect_near(stream, cuda.channel_moments(stream.get(), part).variance,
-              reference::channel_moments({}, x.narrow(1, 4).clone()).variance, 1e-6);
+  expect_near(stream, moments_by(cuda.channel_moments, stream.get(), part).variance,
+              moments_by(reference::channel_moments, {}, x.narrow(1, 4).clone()).variance, 1e-6);
   EXPECT_EQ(stream.violations(), 0);
 }
 
@@ -155,9 +193,16 @@ TEST(CudaBatchNorm, RefusesWhatItDoesNotCompute) {
   const auto on = [&](const Shape& shape, Layout layout = Layout::row_major) {
     return Tensor::empty(shape, DType::f32, stream.get().device, layout);
   };
-  EXPECT_THROW(cuda.channel_moments(stream.get(), on({2, 16, 2, 2}, Layout::nchw16c)), Error);
-  EXPECT_THROW(cuda.channel_moments(stream.get(), on({2, 3, 4})), Error);
+  EXPECT_THROW(moments_by(cuda.channel_moments, stream.get(), on({2, 16, 2, 2}, Layout::nchw16c)),
+               Error);
+  EXPECT_THROW(moments_by(cuda.channel_moments, stream.get(), on({2, 3, 4})), Error);
+  Tensor short_vector = on({2}), none;
+  EXPECT_THROW(cuda.channel_moments(stream.get(), on({2, 3}), {}, {}, 0.0, short_vector, none),
+               Error);
   const ChannelMoments moments{on({3}), on({3})};
+  EXPECT_THROW(cuda.batch_norm_backward(stream.get(), on({2, 3}), on({2, 3}), {}, on({3}), on({3}),
+                                        moments, 1e-5, {}, true, none, short_vector),
+               Error);
   EXPECT_THROW(cuda.batch_norm(stream.get(), on({2, 3}), on({2}), on({3}), moments, 1e-5, {}),
                Error);
   EXPECT_THROW(

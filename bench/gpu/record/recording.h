@@ -25,6 +25,7 @@ void count(Traffic& traffic, const Tensor& tensor);
 inline void count(Traffic& traffic, const ChannelMoments& m) {
   count(traffic, m.mean);
   count(traffic, m.variance);
+  count(traffic, m.norm);
 }
 inline void count(Traffic& traffic, const NormEpilogue& e) { count(traffic, e.residual); }
 inline void count(Traffic& traffic, const NormGradients& g) {

@@ -21,6 +21,7 @@ template <class F>
 void visit_tensors(const ChannelMoments& moments, F&& f) {
   visit_tensors(moments.mean, f);
   visit_tensors(moments.variance, f);
+  visit_tensors(moments.norm, f);
 }
 template <class F>
 void visit_tensors(const NormEpilogue& epilogue, F&& f) {

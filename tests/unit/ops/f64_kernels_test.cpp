@@ -13,6 +13,7 @@
 #include "ops/reference/reorder.h"
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
+#include "tests/unit/ops/norm_kernels.h"
 
 namespace troupe {
 namespace {
@@ -201,10 +202,10 @@ TEST(F64Norms, AgreeWithTheReferenceForAnyThreads) {
     };
     const Tensor x = image(1), grad = image(2), residual = image(3);
     const Tensor weight = random(Shape{shape[1]}, 4), bias = random(Shape{shape[1]}, 5);
-    const ChannelMoments moments = reference::channel_moments({}, x);
+    const ChannelMoments moments = moments_by(reference::channel_moments, {}, x);
     expect_the_references(
         [&](const Stream& stream) {
-          const ChannelMoments m = table.channel_moments(stream, x);
+          const ChannelMoments m = moments_by(table.channel_moments, stream, x);
           return std::vector{m.mean, m.variance};
         },
         [&](const Stream&) {
@@ -219,8 +220,8 @@ TEST(F64Norms, AgreeWithTheReferenceForAnyThreads) {
         const auto with = [&](const auto& norm, const auto& backward) {
           return [&](const Stream& stream) {
             const Tensor z = norm(stream, x, weight, bias, moments, 1e-5, epilogue);
-            const NormGradients g =
-                backward(stream, grad, x, z, weight, bias, moments, 1e-5, epilogue, batch_moments);
+            const NormGradients g = gradients_by(backward, stream, grad, x, z, weight, bias,
+                                                 moments, 1e-5, epilogue, batch_moments);
             return std::vector{z, g.x, g.weight, g.bias, g.residual};
           };
         };
@@ -238,8 +239,8 @@ TEST(F64Norms, MomentsSurviveLargeMeans) {
     for (std::int64_t i = 0; i < x.element_count(); ++i)
       x.data<double>()[i] += 1e6 * static_cast<double>(i / plane % shape[1] + 1);
     x = reference::in_layout(x, layout);
-    const ChannelMoments found = kernels({}, DType::f64).channel_moments({}, x),
-                         expected = reference::channel_moments({}, x);
+    const ChannelMoments found = moments_by(kernels({}, DType::f64).channel_moments, {}, x),
+                         expected = moments_by(reference::channel_moments, {}, x);
     EXPECT_LT(difference(found.mean, expected.mean), 1e-13);
     EXPECT_LT(difference(found.variance, expected.variance), 1e-9);
   }
@@ -250,7 +251,7 @@ TEST(F64Norms, OneChannelThatIsNotANumberLeavesTheOthersAlone) {
     Tensor x = random(shape, 1);
     x.data<double>()[0] = NAN;
     const ChannelMoments moments =
-        kernels({}, DType::f64).channel_moments({}, reference::in_layout(x, layout));
+        moments_by(kernels({}, DType::f64).channel_moments, {}, reference::in_layout(x, layout));
     for (std::int64_t c = 0; c < shape[1]; ++c) {
       EXPECT_EQ(std::isnan(moments.mean.data<double>()[c]), c == 0) << c;
       EXPECT_EQ(std::isnan(moments.variance.data<double>()[c]), c == 0) << c;
@@ -428,6 +429,37 @@ TEST(F64Relu, PassesGradientsOfUndefinedNumbers) {
   }
 }
 
+// As a layer in training has them.
+TEST(Norms, WriteStatisticsAndGradientsWhereTheyAreTold) {
+  const Tensor x = random({4, 3, 5, 3}, 1), grad = random(x.shape(), 2);
+  const Tensor weight = random({3}, 3), bias = random({3}, 4);
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const KernelTable& table = kernels({}, dtype);
+    const auto in = [&](const Tensor& tensor) { return cast(tensor, dtype); };
+    const auto empty = [&] { return Tensor::empty({3}, dtype, Device::cpu()); };
+    Tensor mean = empty(), variance = empty(), weight_gradient = empty(), bias_gradient = empty();
+    const ChannelMoments moments =
+        table.channel_moments({}, in(x), in(weight), in(bias), 1e-5, mean, variance);
+    const auto values = [](const Tensor& t) {
+      const Tensor doubles = cast(t, DType::f64);
+      const auto elements = doubles.elements<double>();
+      return std::vector<double>(elements.begin(), elements.end());
+    };
+    EXPECT_EQ(values(mean), values(moments.mean));
+    for (std::size_t c = 0; c < 3; ++c)
+      EXPECT_NEAR(values(variance)[c], values(moments.variance)[c] * 60 / 59, 1e-6);
+    const Tensor z = table.batch_norm({}, in(x), in(weight), in(bias), moments, 1e-5, {});
+    const NormGradients found =
+        table.batch_norm_backward({}, in(grad), in(x), z, in(weight), in(bias), moments, 1e-5, {},
+                                  true, weight_gradient, bias_gradient);
+    const NormGradients made = gradients_by(table.batch_norm_backward, {}, in(grad), in(x), z,
+                                            in(weight), in(bias), moments, 1e-5, {}, true);
+    EXPECT_EQ(found.weight.raw(), weight_gradient.raw());
+    EXPECT_EQ(values(weight_gradient), values(made.weight));
+    EXPECT_EQ(values(bias_gradient), values(made.bias));
+  }
+}
+
 /// A table's batch norm, forward and backward.
 struct NormKernels {
   decltype(KernelTable::batch_norm) forward;
@@ -438,7 +470,8 @@ struct NormKernels {
 TEST(Norms, PassGradientsOfUndefinedNumbersThroughTheirRelu) {
   const Tensor weight = random({3}, 1), bias = random({3}, 2), grad = random({2, 3, 5, 7}, 3);
   const Tensor residual = random(grad.shape(), 4);
-  const ChannelMoments moments = reference::channel_moments({}, random(grad.shape(), 5));
+  const ChannelMoments moments =
+      moments_by(reference::channel_moments, {}, random(grad.shape(), 5));
   Tensor x = random(grad.shape(), 5), changed = random(grad.shape(), 3);
   x.data<double>()[0] = NAN;
   changed.data<double>()[0] += 1;
@@ -457,8 +490,8 @@ TEST(Norms, PassGradientsOfUndefinedNumbersThroughTheirRelu) {
         const ChannelMoments m{in(moments.mean), in(moments.variance)};
         const Tensor z = norm.forward({}, in(x), in(weight), in(bias), m, 1e-5, epilogue);
         EXPECT_TRUE(std::isnan(cast(z, DType::f64).data<double>()[0]));
-        return norm.backward({}, in(y_grad), in(x), z, in(weight), in(bias), m, 1e-5, epilogue,
-                             false);
+        return gradients_by(norm.backward, {}, in(y_grad), in(x), z, in(weight), in(bias), m, 1e-5,
+                            epilogue, false);
       };
       const NormGradients before = gradients(grad), after = gradients(changed);
       const auto first = [](const Tensor& t) { return cast(t, DType::f64).data<double>()[0]; };

@@ -1,4 +1,5 @@
 #include "runtime/error.h"
+#include "tests/unit/ops/norm_kernels.h"
 #include "tests/unit/ops/vector_support.h"
 
 namespace troupe {
@@ -37,7 +38,7 @@ Inputs inputs_of(const Case& c) {
   in.bias = vector_of(random_values(c.shape[1], 3));
   in.residual = random_tensor(c, 4);
   in.grad = random_tensor(c, 5);
-  in.moments = table().channel_moments({}, in.x);
+  in.moments = moments_by(table().channel_moments, {}, in.x);
   return in;
 }
 
@@ -65,8 +66,8 @@ class VectorBatchNorm : public testing::TestWithParam<Case> {
   }
   NormGradients backward(const Stream& stream, const Tensor& z, const NormEpilogue& epilogue,
                          bool batch_moments = true) const {
-    return table().batch_norm_backward(stream, in_.grad, in_.x, z, in_.weight, in_.bias,
-                                       in_.moments, epsilon, epilogue, batch_moments);
+    return gradients_by(table().batch_norm_backward, stream, in_.grad, in_.x, z, in_.weight,
+                        in_.bias, in_.moments, epsilon, epilogue, batch_moments);
   }
   void expect_gradients(const NormEpilogue& epilogue, bool batch_moments = true);
 };
@@ -74,10 +75,10 @@ INSTANTIATE_TEST_SUITE_P(EveryLayout, VectorBatchNorm, testing::ValuesIn(images_
 
 TEST_P(VectorBatchNorm, MomentsAgreeWithTwoPassesInDouble) {
   const Moments expected = moments_of(c_.shape, values_of(in_.x));
-  const Tensor mean =
-      on_any_threads([&](const Stream& s) { return table().channel_moments(s, in_.x).mean; });
-  const Tensor variance =
-      on_any_threads([&](const Stream& s) { return table().channel_moments(s, in_.x).variance; });
+  const Tensor mean = on_any_threads(
+      [&](const Stream& s) { return moments_by(table().channel_moments, s, in_.x).mean; });
+  const Tensor variance = on_any_threads(
+      [&](const Stream& s) { return moments_by(table().channel_moments, s, in_.x).variance; });
   EXPECT_LT(distance(values_of(mean), expected.mean), 3e-7);
   EXPECT_LT(distance(values_of(variance), expected.variance), 5e-7);
 }
@@ -85,7 +86,7 @@ TEST_P(VectorBatchNorm, MomentsAgreeWithTwoPassesInDouble) {
 TEST_P(VectorBatchNorm, MomentsSurviveALargeMean) {
   const Tensor x = random_tensor(c_, 9, 3000.0f);
   const Moments expected = moments_of(c_.shape, values_of(x));
-  const ChannelMoments moments = table().channel_moments({}, x);
+  const ChannelMoments moments = moments_by(table().channel_moments, {}, x);
   EXPECT_LT(distance(values_of(moments.mean), expected.mean), 1e-7);
   EXPECT_LT(distance(values_of(moments.variance), expected.variance), 1e-6);
 }
@@ -179,8 +180,8 @@ TEST_P(VectorBatchNorm, PassesTheGradientOfReluOfASumToBothTerms) {
   const auto part = [&](auto member) {
     return on_any_threads([&](const Stream& s) { return backward(s, z, epilogue).*member; });
   };
-  const NormGradients expected = table().batch_norm_backward(
-      {}, passed, in_.x, z, in_.weight, in_.bias, in_.moments, epsilon, {}, true);
+  const NormGradients expected = gradients_by(table().batch_norm_backward, {}, passed, in_.x, z,
+                                              in_.weight, in_.bias, in_.moments, epsilon, {}, true);
   expect_same_bits(part(&NormGradients::residual), passed);
   expect_same_bits(part(&NormGradients::x), expected.x);
   expect_same_bits(part(&NormGradients::weight), expected.weight);
@@ -196,7 +197,8 @@ TEST_P(VectorBatchNorm, GradientsAgreeForConstantMoments) {
 
 TEST(VectorBatchNormValues, ConstantChannelsHaveNoVariance) {
   const Tensor x = tensor_of({3, 5, 2, 2}, Layout::nhwc, std::vector<float>(60, 0.1f));
-  for (float v : table().channel_moments({}, x).variance.elements<float>()) EXPECT_EQ(v, 0.0f);
+  for (float v : moments_by(table().channel_moments, {}, x).variance.elements<float>())
+    EXPECT_EQ(v, 0.0f);
 }
 
 TEST(VectorBatchNormErrors, NamesTheShapesThatDoNotFit) {
@@ -209,7 +211,7 @@ TEST(VectorBatchNormErrors, NamesTheShapesThatDoNotFit) {
   EXPECT_THROW(norm(Tensor::zeros({2, 3, 4}), c3, {}), Error);
   EXPECT_THROW(norm(Tensor::zeros({0, 3, 4, 4}), c3, {}), Error);
   EXPECT_THROW(norm(x, c3, {.residual = Tensor::zeros({2, 3, 4, 5})}), Error);
-  EXPECT_THROW(table().channel_moments({}, Tensor::zeros({2, 0, 4, 4})), Error);
+  EXPECT_THROW(moments_by(table().channel_moments, {}, Tensor::zeros({2, 0, 4, 4})), Error);
   try {
     norm(x, c4, {});
     FAIL() << "four weights for three channels";

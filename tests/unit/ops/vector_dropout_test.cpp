@@ -1,4 +1,5 @@
 #include "runtime/error.h"
+#include "tests/unit/ops/norm_kernels.h"
 #include "tests/unit/ops/vector_support.h"
 
 namespace troupe {
@@ -38,7 +39,7 @@ TEST_P(VectorDropout, AfterBatchNormDropsTheSameElements) {
   const Tensor x = random_tensor(c, 1, 5.0f);
   const Tensor weight = vector_of(random_values(channels, 2, 1.0f));
   const Tensor bias = vector_of(random_values(channels, 3, 1.0f));
-  const ChannelMoments moments = table().channel_moments({}, x);
+  const ChannelMoments moments = moments_by(table().channel_moments, {}, x);
   const Tensor plain = table().batch_norm({}, x, weight, bias, moments, 1e-5, {.relu = true});
   const Tensor z = on_any_threads([&](const Stream& s) {
     return table().batch_norm(s, x, weight, bias, moments, 1e-5,

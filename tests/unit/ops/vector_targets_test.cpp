@@ -9,6 +9,7 @@
 #include "ops/cpu/f64_kernels.h"
 #include "ops/cpu/processor.h"
 #include "ops/loss.h"
+#include "tests/unit/ops/norm_kernels.h"
 #include "tests/unit/ops/vector_support.h"
 
 namespace troupe {
@@ -92,10 +93,10 @@ TEST_P(EveryInstructionSet, ComputesInF64ToTheSameValues) {
     const AttentionOutput output = f64.attention({}, q, q, q, {}, {.causal = true});
     const AttentionGradients g =
         f64.attention_backward({}, slope, q, q, q, {}, output, {.causal = true});
-    const ChannelMoments moments = f64.channel_moments({}, x);
+    const ChannelMoments moments = moments_by(f64.channel_moments, {}, x);
     const Tensor z = f64.batch_norm({}, x, weight, bias, moments, 1e-5, {});
     const NormGradients n =
-        f64.batch_norm_backward({}, z, x, z, weight, bias, moments, 1e-5, {}, true);
+        gradients_by(f64.batch_norm_backward, {}, z, x, z, weight, bias, moments, 1e-5, {}, true);
     const AttentionOutput kept = f64.attention({}, wide, wide, wide, {}, {});
     const PoolOptions pool;
     const Tensor pooled = f64.max_pool({}, x, pool);
@@ -125,15 +126,15 @@ TEST_P(EveryInstructionSet, NormalisesToTheSameValues) {
     const Tensor weight = vector_of(random_values(c.shape[1], 3, 1.0f));
     const Tensor bias = vector_of(random_values(c.shape[1], 4, 20.0f));  // relu stays clear of 0
     const auto [best, other] = both([&] {
-      const ChannelMoments moments = table().channel_moments({}, x);
+      const ChannelMoments moments = moments_by(table().channel_moments, {}, x);
       const NormEpilogue epilogue{.relu = true};
       const Tensor z = table().batch_norm({}, x, weight, bias, moments, 1e-5, epilogue);
-      const NormGradients gradients =
-          table().batch_norm_backward({}, grad, x, z, weight, bias, moments, 1e-5, epilogue, true);
+      const NormGradients gradients = gradients_by(table().batch_norm_backward, {}, grad, x, z,
+                                                   weight, bias, moments, 1e-5, epilogue, true);
       const NormEpilogue of_sum{.relu = true, .residual = x, .residual_first = true};
       const Tensor sum = table().batch_norm({}, x, weight, bias, moments, 1e-5, of_sum);
-      const NormGradients of_both =
-          table().batch_norm_backward({}, grad, x, sum, weight, bias, moments, 1e-5, of_sum, true);
+      const NormGradients of_both = gradients_by(table().batch_norm_backward, {}, grad, x, sum,
+                                                 weight, bias, moments, 1e-5, of_sum, true);
       return std::vector{values_of(z),
                          values_of(gradients.x),
                          values_of(gradients.weight),
