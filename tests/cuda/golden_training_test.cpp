@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "runtime/file/safetensors.h"
 #include "runtime/tensor/cast.h"
 #include "samples.h"
+#include "source_folder.h"
 
 namespace troupe::testing {
 namespace {
@@ -33,11 +33,10 @@ void PrintTo(const Run& run, std::ostream* out) { *out << run.model << " with " 
 
 /// The golden tensors of one run, by their names' ends.
 std::map<std::string, Tensor> golden_of(const Run& run) {
-  const char* elsewhere = std::getenv("TROUPE_SOURCE_DIR");  // of a program that was carried
-  const std::string source = elsewhere ? elsewhere : TROUPE_SOURCE_DIR;
   const std::string key = fmt::format("{}/{}/", run.model, run.rate);
   std::map<std::string, Tensor> found;
-  for (NamedTensor& named : read_safetensors(source + "/tests/golden/models.safetensors").tensors)
+  for (NamedTensor& named :
+       read_safetensors(source_folder() + "/tests/golden/models.safetensors").tensors)
     if (named.name.starts_with(key))
       found.emplace(named.name.substr(key.size()), std::move(named.tensor));
   return found;

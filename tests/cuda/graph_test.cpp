@@ -12,6 +12,7 @@
 #include "ops/on_device.h"
 #include "runtime/error.h"
 #include "runtime/tensor/allocator.h"
+#include "source_folder.h"
 #include "stream_work.h"
 
 namespace troupe::testing {
@@ -48,7 +49,7 @@ TEST(CudaGraph, MakesTheBitsOfPassesWithoutGraphs) {
 TEST(CudaGraph, MakesTheBitsOfModelsFromFiles) {
   for (const char* model : {"tied.pt2", "draws.pt2", "vit.pt2"}) {
     SCOPED_TRACE(model);
-    const std::string file = std::string(TROUPE_SOURCE_DIR "/tests/golden/graphs/") + model;
+    const std::string file = source_folder() + "/tests/golden/graphs/" + model;
     expect_same_bits({.partition = {SIZE_MAX},
                       .micro_batches = 2,
                       .batch_size = 4,
