@@ -1,11 +1,13 @@
 """Runs of `troupe train`, and what they leave behind."""
 
 import csv
+import functools
 import os
 import re
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -99,11 +101,33 @@ class Trainings:
                 "most": max(readings), "steps": repetitions * each, **seen}
 
 
+# In a process of its own, so that nothing of the driver stays in this one.
+PRINT_BUS_ID = """
+import ctypes
+cuda, device, text = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.create_string_buffer(32)
+assert cuda.cuInit(0) == 0 and cuda.cuDeviceGet(ctypes.byref(device), 0) == 0
+assert cuda.cuDeviceGetPCIBusId(text, 32, device) == 0
+print(text.value.decode())
+"""
+
+
+@functools.cache
+def used_gpu():
+    """nvidia-smi's words for CUDA's first device, which both sides use; it counts in another order
+    and knows no CUDA_VISIBLE_DEVICES. No words if nobody can tell."""
+    try:
+        made = subprocess.run([sys.executable, "-c", PRINT_BUS_ID], capture_output=True, text=True,
+                              timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return ["-i", made.stdout.strip()] if made.returncode == 0 else []
+
+
 class Watch:
     """Samples of nvidia-smi while something runs. Its utilization is the share of the time in which
     a kernel ran, over the last 1/6 to 1 second."""
 
-    FIELDS = ("utilization.gpu", "memory.used", "power.draw", "clocks.sm")
+    FIELDS = ("index", "utilization.gpu", "memory.used", "power.draw", "clocks.sm")
 
     def __init__(self, off):
         self.lines = []
@@ -111,8 +135,9 @@ class Watch:
         if off or not shutil.which("nvidia-smi"):
             return
         self.process = subprocess.Popen(
-            ["nvidia-smi", f"--query-gpu={','.join(self.FIELDS)}", "--format=csv,noheader,nounits",
-             "-lms", "200"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            ["nvidia-smi", *used_gpu(), f"--query-gpu={','.join(self.FIELDS)}",
+             "--format=csv,noheader,nounits", "-lms", "200"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -130,7 +155,8 @@ class Watch:
             self.reader.join(timeout=5)
 
     def seen(self):
-        """The middle half of the samples: the beginning and the end of a run are no steps."""
+        """The most memory, and the rest of the middle half of the samples: the beginning and the
+        end of a run are no steps. Nothing of several GPUs."""
         numbers = []
         for line in self.lines:
             try:
@@ -138,8 +164,8 @@ class Watch:
             except ValueError:
                 continue  # [N/A] of some driver
         middle = numbers[len(numbers) // 4:len(numbers) - len(numbers) // 4]
-        if not middle:
+        if not middle or len({row[0] for row in numbers}) > 1:
             return {}
-        busy, memory, power, clock = zip(*middle)
-        return {"busy": statistics.median(busy) / 100, "memory_mib": max(memory),
+        _, busy, _, power, clock = zip(*middle)
+        return {"busy": statistics.median(busy) / 100, "memory_mib": max(row[2] for row in numbers),
                 "watts": statistics.median(power), "sm_mhz": statistics.median(clock)}

@@ -1,0 +1,29 @@
+"""Programs that end with everything that they have started."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+
+@contextlib.contextmanager
+def started(command, **options):
+    """A process in a session of its own. If it still runs at the end, all that it has started is
+    killed with it: what compute-sanitizer watches would keep the GPU."""
+    process = subprocess.Popen([str(part) for part in command], start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def end_on_signals():
+    """A signal that ends this program unwinds it: those sessions do not get the terminal's or a
+    batch system's."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup does
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
