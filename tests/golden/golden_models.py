@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torchvision.models import resnet
 
 from troupe_random import elements, normals, operation_id, uniform
 
@@ -92,18 +91,21 @@ class CifarCnn(nn.Module):
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
 
 
-class NarrowResNet(resnet.ResNet):
-    """torchvision's ResNet with 10 classes and few channels, for 3-channel images."""
+def resnets():
+    """torchvision's module, which is imported late: bench/gpu/peer.py does without it."""
+    from torchvision.models import resnet
+    return resnet
 
-    def __init__(self, block, layers, widths=(16, 16, 32, 32)):
-        super().__init__(block, layers, num_classes=10)
-        self.inplanes = widths[0]
-        self.conv1 = nn.Conv2d(3, widths[0], 7, stride=2, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(widths[0])
-        for group in range(4):
-            made = self._make_layer(block, widths[group], layers[group], stride=2 if group else 1)
-            setattr(self, f"layer{group + 1}", made)
-        self.fc = nn.Linear(widths[3] * block.expansion, 10)
+
+def narrow_resnet(block, layers):
+    from narrow_resnet import NarrowResNet
+    return NarrowResNet(getattr(resnets(), block), layers)
+
+
+def is_resnet(model):
+    """None exists before torchvision is imported."""
+    resnet = sys.modules.get("torchvision.models.resnet")
+    return bool(resnet) and isinstance(model, resnet.ResNet)
 
 
 def cifar_stem(model):
@@ -118,11 +120,11 @@ TRAINED = {
     "mnist_cnn": MnistCnn,
     "mlp": lambda: Mlp(784, [24, 16], 10),
     "cifar_cnn": CifarCnn,
-    "resnet18": lambda: NarrowResNet(resnet.BasicBlock, [2, 2, 2, 2]),
-    "resnet34": lambda: NarrowResNet(resnet.BasicBlock, [3, 4, 6, 3]),
-    "resnet50": lambda: NarrowResNet(resnet.Bottleneck, [3, 4, 6, 3]),
-    "resnet18_cifar": lambda: cifar_stem(NarrowResNet(resnet.BasicBlock, [2, 2, 2, 2])),
-    "resnet50_cifar": lambda: cifar_stem(NarrowResNet(resnet.Bottleneck, [3, 4, 6, 3])),
+    "resnet18": lambda: narrow_resnet("BasicBlock", [2, 2, 2, 2]),
+    "resnet34": lambda: narrow_resnet("BasicBlock", [3, 4, 6, 3]),
+    "resnet50": lambda: narrow_resnet("Bottleneck", [3, 4, 6, 3]),
+    "resnet18_cifar": lambda: cifar_stem(narrow_resnet("BasicBlock", [2, 2, 2, 2])),
+    "resnet50_cifar": lambda: cifar_stem(narrow_resnet("Bottleneck", [3, 4, 6, 3])),
 }
 SAMPLES = {
     "cifar_cnn": (3, 32, 32),
@@ -138,9 +140,9 @@ DEFAULT = {
     "mnist_cnn": MnistCnn,
     "mlp": lambda: Mlp(784, [128, 64], 10),
     "cifar_cnn": CifarCnn,
-    "resnet18": lambda: resnet.resnet18(num_classes=10),
-    "resnet34": lambda: resnet.resnet34(num_classes=10),
-    "resnet50": lambda: resnet.resnet50(num_classes=10),
+    "resnet18": lambda: resnets().resnet18(num_classes=10),
+    "resnet34": lambda: resnets().resnet34(num_classes=10),
+    "resnet50": lambda: resnets().resnet50(num_classes=10),
 }
 
 
@@ -158,7 +160,7 @@ def initialise(model):
     for path, module in model.named_modules():
         if isinstance(module, (nn.Conv2d, nn.Linear)):
             fan_in[path] = module.weight[0].numel()
-        if isinstance(model, resnet.ResNet) and isinstance(module, nn.Conv2d):
+        if is_resnet(model) and isinstance(module, nn.Conv2d):
             fan_out[path] = module.weight[:, 0].numel()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -179,8 +181,8 @@ def initialise(model):
 def small_init_residual(model):
     """Makes the last norm of each residual branch small. The steps of a ResNet that begins with ones
     amplify rounding errors on these random images, by a factor of up to 10 a step."""
-    for block in model.modules():
-        if isinstance(block, (resnet.BasicBlock, resnet.Bottleneck)):
+    for block in model.modules() if is_resnet(model) else ():
+        if isinstance(block, (resnets().BasicBlock, resnets().Bottleneck)):
             nn.init.constant_(getattr(block, "bn3", block.bn2).weight, 0.125)
 
 
@@ -276,7 +278,7 @@ def compared(key, name, recipe):
     model, losses, _ = exact
     result[f"{key}/losses"] = torch.from_numpy(losses)
     final = {n: t for n, t in model.state_dict().items() if t.dtype == torch.float64}
-    if isinstance(model, resnet.ResNet):  # hundreds of tensors: their norms, by sorted names
+    if is_resnet(model):  # hundreds of tensors: their norms, by sorted names
         result[f"{key}/norms"] = torch.stack([final[n].norm() for n in sorted(final)])
     else:
         for tensor_name, tensor in final.items():

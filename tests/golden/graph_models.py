@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from torchvision.models import resnet
 from torchvision.ops import StochasticDepth
 
-from golden_models import NarrowResNet
+from narrow_resnet import NarrowResNet
 
 SAMPLE = (3, 20, 24)
 SEQUENCE = (20, 6)  # steps, features
