@@ -26,6 +26,7 @@ def ask_peer(call, work, precision, mode, share, **more):
         try:
             output, errors = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
+            call.cut = True
             raise NotRun(f"PyTorch did not answer in {limit:.0f} s") from None
     if process.returncode != 0:
         raise NotRun(f"PyTorch: {last_words(errors, 1)}")
@@ -64,7 +65,7 @@ def check_losses(call, row, work):
     far = [abs(a["loss"] - b) / abs(b) for a, b in zip(ours, theirs)]
     first, most = TOLERANCES[row.precision]
     found = f"the first loss is within {far[0]:.1e} of PyTorch's, {len(far)} losses within {max(far):.1e}"
-    if far[0] > first or not max(far) <= most:
+    if not far[0] <= first or not all(one <= most for one in far):  # nor NaN
         raise Failed(f"wrong result, so not timed: {found}: {[round(step['loss'], 5) for step in ours[:4]]}"
                      f" and {[round(loss, 5) for loss in theirs[:4]]}")
     return {"who": "check", "note": found}
@@ -105,7 +106,7 @@ def measure_again(call, row, work, options):
         again = call.trainings().rate(work, options, 3)
     except subprocess.TimeoutExpired:
         return {"who": "Troupe again", "note": "not run: no time is left for it"}, []
-    except Failed as error:
+    except (Failed, NotRun, Refused) as error:
         return {"who": "Troupe again", "note": f"failed: {error}"}, ["Troupe again"]
     judged = row.busy and "busy" in again
     busy = f"a kernel runs: {verdict(again['busy'], row.busy)}" if judged else ""

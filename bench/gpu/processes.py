@@ -9,16 +9,15 @@ import sys
 
 @contextlib.contextmanager
 def started(command, **options):
-    """A process in a session of its own. If it still runs at the end, all that it has started is
-    killed with it: what compute-sanitizer watches would keep the GPU."""
+    """A process in a session of its own. At the end, all that it has started and that still runs is
+    killed: what compute-sanitizer watches would keep the GPU."""
     process = subprocess.Popen([str(part) for part in command], start_new_session=True, **options)
     try:
         yield process
     finally:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def end_on_signals():

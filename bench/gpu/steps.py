@@ -1,6 +1,7 @@
 """The steps of first_light, the most valuable first. Each returns what it found: `summary`, and
 `table` or `details`; it raises NotRun, Refused or Failed."""
 
+import math
 import re
 import shutil
 import subprocess
@@ -42,6 +43,7 @@ class Call:
     results: object
     deadline: float
     short: bool = False  # its time is cut by --minutes
+    cut: bool = False  # a program did not end in its time
 
     def trainings(self):
         return Trainings(self.place, self.deadline)
@@ -57,7 +59,7 @@ class Call:
             try:
                 code = process.wait(timeout=limit or self.left())
             except subprocess.TimeoutExpired:
-                code = None
+                code, self.cut = None, True
         return code, log.read_text(errors="replace")
 
 
@@ -141,7 +143,7 @@ def sanitized(code, output):
     first = next((line for line in said if re.search("Error|Invalid|hazard", line)), "")
     passed = len(re.findall(r"^\[       OK \]", output, re.M))
     failed, running = failed_tests(output), re.findall(r"^\[ RUN      \] (\S+)", output, re.M)
-    if code == NO_GPU or unsupported:
+    if code == NO_GPU or unsupported and not running:
         return "not run", unsupported or last_words(output, 1), ""
     if code == 9 or code is None and first:
         return "failed", "errors", first
@@ -240,14 +242,16 @@ def precisions(call):
         try:
             found = trainings.train([*base, *options], steps)
             exact = exact or trainings.train([*base, "precision=64-true"], steps, device="cpu")
-            far = max(abs(a["loss"] - b["loss"]) / abs(b["loss"]) for a, b in zip(found, exact))
+            far = [abs(a["loss"] - b["loss"]) / abs(b["loss"]) for a, b in zip(found, exact)]
+            far = next(filter(math.isnan, far), max(far))
             rows.append({"precision": name, "result": "ran", "last loss": found[-1]["loss"],
                          "farthest from f64 on the CPU": f"{far:.2e}", "_far": far})
         except Refused as refused:
             rows.append({"precision": name, "result": f"refused: {refused}"})
     # Generous: rounding is amplified from step to step.
     bounds = {"64-true": 1e-7, "32-true": 1e-2, "tf32": 0.05, "bf16-mixed": 0.1, "16-mixed": 0.1}
-    failed = [row["precision"] for row in rows if row.pop("_far", 0) > bounds[row["precision"]]]
+    failed = [row["precision"] for row in rows
+              if not row.pop("_far", 0) <= bounds[row["precision"]]]
     return {"summary": ", ".join(f"{row['precision']} {row['result'].split(':')[0]}" for row in rows),
             "table": rows, "failed": failed}
 

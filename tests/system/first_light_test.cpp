@@ -167,7 +167,8 @@ for code, output in ((0, ran + "[       OK ] A.B (1 ms)\n"), (0, "no tests\n"),
                      (9, "========= Invalid read\n"), (None, ran),
                      (None, "========= Invalid read\n"), (77, "skipped, no GPU: none\n"),
                      (1, ran + "[  FAILED  ] A.B (1 ms)\n"), (-11, ran),
-                     (1, "========= Error: Device not supported\n")):
+                     (1, "========= Error: Device not supported\n"),
+                     (9, "========= error: not supported\n" + ran + "========= Invalid write\n")):
     print(*steps.sanitized(code, output)[:2], sep=": "))"),
             "passed: no error\n"
             "not run: exit 0 without a test: no tests\n"
@@ -177,7 +178,26 @@ for code, output in ((0, ran + "[       OK ] A.B (1 ms)\n"), (0, "no tests\n"),
             "not run: skipped, no GPU: none\n"
             "failed: 1 tests failed: A.B\n"
             "failed: exit -11 in A.B\n"
-            "not run: Error: Device not supported\n");
+            "not run: Error: Device not supported\n"
+            "failed: errors\n");
+}
+
+TEST_F(FirstLight, RecordsAStepThatFailedAsFailedWhateverElseItSays) {
+  EXPECT_EQ(said(R"(
+import importlib.machinery, importlib.util, tempfile
+from pathlib import Path
+from types import SimpleNamespace
+import results, steps
+loader = importlib.machinery.SourceFileLoader("first_light", str(Path(steps.__file__).parent / "first_light"))
+module = importlib.util.module_from_spec(importlib.util.spec_from_loader("first_light", loader))
+loader.exec_module(module)
+found = {"summary": "", "failed": ["racecheck"], "status": "passed"}
+status, found = module.run(SimpleNamespace(run=lambda call: found), None)
+with tempfile.TemporaryDirectory() as folder:
+    kept = results.Results(Path(folder), False, "")
+    kept.add("sanitizer", status, 1, found)
+    print(kept.steps["sanitizer"]["status"]))"),
+            "failed\n");
 }
 
 TEST_F(FirstLight, EndsWhatAProgramHasStartedWithIt) {
