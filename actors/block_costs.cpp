@@ -102,7 +102,6 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
                before, allocator};
   in_halves ? back.in_halves(costs, memory) : back.at_once(costs, memory);
   costs.scratch_sizes.merge(backend(device).take_scratch(device.index));
-  costs.scratch_bytes = costs.scratch_sizes.empty() ? 0 : *costs.scratch_sizes.rbegin();
   return y;
 }
 
@@ -189,8 +188,8 @@ void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measure
         bytes - grows + static_cast<std::size_t>(std::ceil(static_cast<double>(grows) * factor));
   };
   scale(costs.working_bytes, costs.state_bytes);  // the gradient is a part of it
-  for (std::size_t* bytes : {&costs.saved_bytes, &costs.deferred_bytes, &costs.output_bytes,
-                             &costs.widened_bytes, &costs.scratch_bytes})
+  for (std::size_t* bytes :
+       {&costs.saved_bytes, &costs.deferred_bytes, &costs.output_bytes, &costs.widened_bytes})
     scale(*bytes, 0);
   std::set<std::size_t> sizes;
   for (std::size_t size : costs.scratch_sizes) {

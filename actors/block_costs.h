@@ -20,9 +20,9 @@ struct BlockCosts {
   std::size_t saved_bytes = 0;     ///< held between forward and backward
   std::size_t working_bytes = 0;   ///< most memory beyond that while it computes
   std::size_t deferred_bytes = 0;  ///< held while its weight gradient is deferred
-  std::size_t scratch_bytes = 0;   ///< most that one of its kernels borrows while it runs
-  /// All sizes that they borrow (Backend::take_scratch).
+  /// What its kernels borrow while they run (Backend::take_scratch), and the most of it.
   std::set<std::size_t> scratch_sizes;
+  std::size_t scratch_bytes() const { return scratch_sizes.empty() ? 0 : *scratch_sizes.rbegin(); }
   std::chrono::nanoseconds forward{0}, backward{0};
   /// The time of the first half of a split backward; included in `backward`.
   std::chrono::nanoseconds input_gradient{0};

@@ -119,7 +119,7 @@ void Bound::add_scratch() {
   for (std::size_t s = 0; s < options_.partition.size(); ++s) {
     std::size_t of_stage = 0;
     for (std::size_t i = 0; i < options_.partition[s] && block < costs.size(); ++i, ++block)
-      of_stage = std::max(of_stage, costs[block].scratch_bytes);
+      of_stage = std::max(of_stage, costs[block].scratch_bytes());
     largest = std::max(largest, of_stage);
     of_stages += of_stage * replicas(s);
     cells += replicas(s);

@@ -125,7 +125,7 @@ struct NormEpilogue {
 struct ChannelMoments {
   Tensor mean;
   Tensor variance;
-  Tensor norm = {};  ///< what the device's batch norm computes from them, if it keeps any of it
+  Tensor norm = {};  ///< slope and offset of each channel, where the device keeps them
 };
 
 /// Gradients of a batch norm with its epilogue.

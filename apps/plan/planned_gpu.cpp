@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 
 #include "actors/block_costs.h"
 #include "actors/pipeline_bytes.h"
@@ -72,10 +73,9 @@ void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
                      pipeline.stream, run, 2, freezes_of(pipeline));
   for (BlockCosts& costs : pipeline.block_costs) {
-    const BlockCosts measured = costs;
+    const std::set<std::size_t> scratch = costs.scratch_sizes;  // of all samples
     scale_samples(costs, samples, run);
-    costs.scratch_bytes = measured.scratch_bytes;  // of all samples
-    costs.scratch_sizes = measured.scratch_sizes;
+    costs.scratch_sizes = scratch;
   }
 }
 

@@ -93,8 +93,8 @@ class Convolution final : public LayerKernel {
     const bool tf32 = stream.conv_tf32 && factors == DType::f32;
     return {uses_tensor_cores(stream, factors) ? Layout::nhwc : layout, factors, tf32};
   }
-  /// The tensor in this form, at an address that cuDNN's plans take: they are made for those that
-  /// 16 divides, and a part of a batch may begin elsewhere.
+  /// The tensor in this form. cuDNN's plans need addresses that are multiples of 16; a part of a
+  /// batch may begin elsewhere.
   static Tensor factor_of(const Stream& stream, const Tensor& tensor, const Form& form) {
     const Tensor factor = in_form(stream, tensor, form.layout, form.dtype);
     if (reinterpret_cast<std::uintptr_t>(factor.raw()) % 16 == 0) return factor;

@@ -133,10 +133,13 @@ ChannelMoments channel_moments(const Stream& stream, const Tensor& x, const Tens
   const DType dtype = computed_type(x.dtype());
   ChannelMoments moments{result(stream, {channels.count}, dtype),
                          result(stream, {channels.count}, dtype)};
-  for (const Tensor* vector :
-       {&weight, &bias, &std::as_const(mean), &std::as_const(unbiased_variance)})
-    if (vector->defined()) check_vector(kernel, "a vector", *vector, channels.count, dtype);
-  if (weight.defined()) moments.norm = result(stream, norms_shape(channels.count), dtype);
+  for (const Tensor* place : {&mean, &unbiased_variance})
+    if (place->defined()) check_vector(kernel, "a statistic", *place, channels.count, dtype);
+  if (weight.defined()) {
+    check_vector(kernel, "the weight", weight, channels.count, dtype);
+    check_vector(kernel, "the bias", bias, channels.count, dtype);
+    moments.norm = result(stream, norms_shape(channels.count), dtype);
+  }
   visit_stored(x.dtype(), [&]<class S, class T>(S, T) {
     const S* from = input<S>(stream, x);
     const Centre<S> centre{from, channels.inner, channels.elements() == 0};

@@ -62,7 +62,7 @@ Tensor BatchNorm2d::forward(const Pass& pass, const Tensor& x, const Tensor& res
 
 void BatchNorm2d::input_gradient(const Pass& pass, const Tensor& grad,
                                  std::span<InputGradient> inputs) {
-  // The weight half, which may run much later, has a place for its gradients then only.
+  // Undefined if the weight half runs later: only then do its gradients have a place.
   const auto place_of = [&](ParameterIndex index) {
     return pass.trains(index) ? pass.weight_gradient(index) : Tensor();
   };
@@ -82,6 +82,7 @@ void BatchNorm2d::input_gradient(const Pass& pass, const Tensor& grad,
 
 void BatchNorm2d::weight_gradient(const Pass& pass) {
   const auto give = [&](const Tensor& gradient, ParameterIndex index) {
+    if (!pass.trains(index)) return;
     Tensor& place = pass.weight_gradient(index);
     if (gradient.raw() != place.raw()) pass.kernels().copy(pass.stream, gradient, place);
   };

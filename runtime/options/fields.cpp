@@ -124,7 +124,7 @@ class DocumentReader {
         read(*field, entry.value);
       else
         later_.emplace_back(&*field, &entry.value);
-    } else if (!first_below(path).empty()) {
+    } else if (first_below(path)) {
       read_map(entry.value, path);
     } else {
       refuse_unknown(entry, path);
@@ -166,27 +166,24 @@ class DocumentReader {
   }
 
   /// The first field in a section, or empty where there is no such section.
-  std::string first_below(const std::string& section) const {
-    for (const auto& field : fields_)
-      if (field.path.starts_with(section + ".")) return field.path;
-    return {};
+  /// Null if there is none.
+  const OptionField* first_below(const std::string& section) const {
+    const auto found = std::ranges::find_if(
+        fields_, [&](const OptionField& field) { return field.path.starts_with(section + "."); });
+    return found == fields_.end() ? nullptr : &*found;
   }
 
   /// How to write the section, with the value for its first key if that key takes it: "mlp" in
   /// place of a map is the name of a model.
   std::string with_keys(const std::string& section, const OptionTree& value) const {
-    const std::string first = first_below(section);
-    const auto field = std::ranges::find(fields_, first, &OptionField::path);
-    std::string example = "VALUE";
-    if (field != fields_.end()) {
-      try {
-        field->read(value);
-      } catch (const Error&) {  // what it has is the example
-      }
-      example = field->write();
+    const OptionField& first = *first_below(section);
+    try {
+      first.read(value);
+    } catch (const Error&) {  // what it has is the example
     }
     return fmt::format("write its keys in braces, {}: {{{}: {}}}, or in an override {}={}", section,
-                       first.substr(section.size() + 1), example, first, example);
+                       first.path.substr(section.size() + 1), first.write(), first.path,
+                       first.write());
   }
 
   const OptionFields& fields_;

@@ -44,10 +44,4 @@ struct Backend {
   CachingAllocator& (*host_allocator)(std::int16_t index) = nullptr;
 };
 
-/// The largest of Backend::take_scratch; 0 if none was requested.
-inline std::size_t take_scratch_peak(const Backend& backend, std::int16_t index) {
-  const std::set<std::size_t> sizes = backend.take_scratch(index);
-  return sizes.empty() ? 0 : *sizes.rbegin();
-}
-
 }  // namespace troupe

@@ -15,6 +15,7 @@
 #include "emulator/emulation.h"
 #include "emulator/violations.h"
 #include "ops/cuda/error.h"
+#include "ops/cuda/pinned.h"
 #include "ops/cuda/stream.h"
 #include "ops/models/models.h"
 #include "ops/on_device.h"
@@ -166,13 +167,20 @@ TEST_F(GraphCalls, AreCapturedWhileAnotherThreadGivesMemoryBack) {
   ASSERT_GT(allocator.counters().cached_bytes, 0u);
   DeviceStream& device = *device_stream(stream_.get());
   const Tensor x = zeros(stream_.get(), {64}, DType::f32);
+  (void)empty_on_cpu({4099}, DType::f32, emulated_gpu());  // and one of pinned memory
+  const int pinned = cuda_on_cpu::counts().pinned_blocks;
   device.begin_capture();
-  std::thread other([&] { allocator.trim(); });
+  std::thread other([&] {
+    cuda::pinned_allocator().trim();
+    allocator.trim();
+  });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which it could do harm
+  EXPECT_EQ(cuda_on_cpu::counts().pinned_blocks, pinned);
   Tensor filled = x;
   table(stream_.get()).fill(stream_.get(), 1.0, filled);
   const DeviceGraphPtr graph = device.end_capture();
   other.join();
+  EXPECT_LT(cuda_on_cpu::counts().pinned_blocks, pinned);
   EXPECT_EQ(stream_.violations(), 0);
 }
 

@@ -49,7 +49,7 @@ TEST_P(PlannedMemory, IsThatOfTheKernelsOfTheDevice) {
       EXPECT_EQ(planned[b].saved_bytes, there[b].saved_bytes);
       // The kernels of a device also take their workspace from its allocator, and the gradient of a
       // bias before it is copied: a plan counts 32 MiB and more for both.
-      const std::size_t workspace = std::max<std::size_t>(256, 2 * there[b].scratch_bytes);
+      const std::size_t workspace = std::max<std::size_t>(256, 2 * there[b].scratch_bytes());
       const std::size_t bias = planned[b].output_bytes;
       // So are two factors that are rounded, each in blocks of the allocator, which a plan counts
       // with the workspace.
@@ -57,7 +57,7 @@ TEST_P(PlannedMemory, IsThatOfTheKernelsOfTheDevice) {
           products == DType::f32 ? 0 : 2 * (planned[b].saved_bytes + planned[b].output_bytes) + 512;
       EXPECT_GE(planned[b].working_bytes + workspace + bias + rounded, there[b].working_bytes);
       EXPECT_GE(planned[b].deferred_bytes, there[b].deferred_bytes);
-      EXPECT_GE(planned[b].scratch_bytes, there[b].scratch_bytes);
+      EXPECT_GE(planned[b].scratch_bytes(), there[b].scratch_bytes());
     }
   }
 }

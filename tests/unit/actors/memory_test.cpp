@@ -216,13 +216,13 @@ TEST(Memory, CountsTheWorkingMemoryOfKernels) {
   PipelineOptions pipeline = pipeline_of(run);
   pipeline.block_costs =
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 1);
-  (void)take_scratch_peak(backend(Device::cpu()), 0);
+  (void)backend(Device::cpu()).take_scratch(0);
   Network model(model_of(pipeline), 0, pipeline.block_costs.size(), DType::f32, {});
   model.use(initial_state(model.spec(), DType::f32, 0));
   const auto pass = model.forward(Tensor::zeros({4, 1, 28, 28}), {}, false);
   const Tensor y = pass->result();
   (void)model.backward(*pass, Tensor::zeros(y.shape(), DType::f32, y.layout()));
-  const std::size_t borrowed = take_scratch_peak(backend(Device::cpu()), 0);
+  const std::size_t borrowed = *backend(Device::cpu()).take_scratch(0).rbegin();
   ASSERT_GT(borrowed, 0u);
   const auto scratch = [](const PipelineOptions& options) {
     const MemoryBound bound = memory_bound(options, build_pipeline(options), 0);
@@ -280,7 +280,8 @@ TEST(Memory, CountsTheScratchOfKernels) {
   pipeline.block_costs =
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, {}, 4, 1);
   const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
-  pipeline.block_costs[0].scratch_bytes += std::size_t{1} << 30;
+  pipeline.block_costs[0].scratch_sizes.insert(pipeline.block_costs[0].scratch_bytes() +
+                                               (std::size_t{1} << 30));
   const auto more = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
   const auto scratch = [](const auto& all) {
     return std::ranges::find(all, "kernels' scratch", &MemoryBound::Part::what)->bytes;
@@ -339,9 +340,9 @@ TEST(Memory, HoldsImagesForADeviceAsBytesUnlessTheyChangeAsNumbers) {
 TEST(Memory, CountsAWorkspaceForEachStageOfADevice) {
   PipelineOptions pipeline = pipeline_of({.partition = {2, 2}});
   pipeline.block_costs.resize(4);
-  pipeline.block_costs[0].scratch_bytes = 400;
-  pipeline.block_costs[1].scratch_bytes = 1000;
-  pipeline.block_costs[3].scratch_bytes = 80;
+  pipeline.block_costs[0].scratch_sizes = {400};
+  pipeline.block_costs[1].scratch_sizes = {1000};
+  pipeline.block_costs[3].scratch_sizes = {80};
   pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
   const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
   EXPECT_EQ(std::ranges::find(parts, "workspaces of kernels", &MemoryBound::Part::what)->bytes,

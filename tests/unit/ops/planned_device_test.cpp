@@ -58,8 +58,8 @@ TEST(PlannedDevice, AsksForTheWorkspaceOfEachPassWithThePlannedSamples) {
   EXPECT_THAT(passes,
               ElementsAre(forward, forward, input_gradient, weight_gradient, weight_gradient));
   const Backend& device = backend(stream.device);
-  EXPECT_EQ(take_scratch_peak(device, 0), std::size_t{100} << 20);
-  EXPECT_EQ(take_scratch_peak(device, 0), std::size_t{32} << 20) << "of a matrix product";
+  EXPECT_EQ(*device.take_scratch(0).rbegin(), std::size_t{100} << 20);
+  EXPECT_EQ(*device.take_scratch(0).rbegin(), std::size_t{32} << 20) << "of a matrix product";
 }
 
 TEST(PlannedDevice, HoldsTensorsOfItsOwnInTheShapesOfTheModel) {
@@ -91,7 +91,7 @@ std::vector<double> scratch_of_a_convolution(PlannedDeviceOptions options, Layou
   const auto kernel = kernels(stream.device, DType::f32).convolution(one);
   std::vector<double> images;
   const auto note = [&] {
-    images.push_back(static_cast<double>(take_scratch_peak(backend(stream.device), 0)) /
+    images.push_back(static_cast<double>(*backend(stream.device).take_scratch(0).rbegin()) /
                      static_cast<double>(x.bytes() * 65'536));
   };
   kernel->use_weights(stream, weight, bias, 1);
@@ -132,11 +132,11 @@ TEST(PlannedDevice, CountsTheScoresOfAttentionsInTheTypeThatIsComputedWith) {
   const KernelTable& table = kernels(stream.device, DType::bf16);
   constexpr std::size_t products = std::size_t{32} << 20, scores = std::size_t{128} << 20;
   const AttentionOutput found = table.attention(stream, x, x, x, {}, {});
-  EXPECT_EQ(take_scratch_peak(backend(stream.device), 0), scores + products);
+  EXPECT_EQ(*backend(stream.device).take_scratch(0).rbegin(), scores + products);
   EXPECT_EQ(found.y.dtype(), DType::f32);
   EXPECT_EQ(found.saved.shape(), (Shape{1, 128})) << "a number for a token, not its shares";
   (void)table.attention_backward(stream, found.y, x, x, x, {}, found, {});
-  EXPECT_EQ(take_scratch_peak(backend(stream.device), 0), 2 * scores + products);
+  EXPECT_EQ(*backend(stream.device).take_scratch(0).rbegin(), 2 * scores + products);
 }
 
 }  // namespace

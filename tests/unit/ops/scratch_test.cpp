@@ -51,16 +51,16 @@ TEST(Scratch, TheBackendKnowsTheLargestRequestOfAKernel) {
                                      .algorithm = ConvolutionAlgorithm::winograd});
     kernel->use_weights(stream, Tensor::zeros({channels, channels, 3, 3}),
                         Tensor::zeros({channels}), 1);
-    (void)take_scratch_peak(cpu_backend(), 0);
+    (void)cpu_backend().take_scratch(0);
     kernel->forward(stream, Tensor::zeros({1, channels, 8, 8}));
-    return take_scratch_peak(cpu_backend(), 0);
+    return *cpu_backend().take_scratch(0).rbegin();
   };
   if (!has_avx512()) GTEST_SKIP() << "Winograd, which borrows memory, is for AVX-512";
   const std::size_t small = peak_of(16), large = peak_of(64);
   EXPECT_GT(small, 0u);
   EXPECT_GT(large, small);
   EXPECT_EQ(peak_of(16), small) << "of the kernels since the last call";
-  EXPECT_EQ(take_scratch_peak(cpu_backend(), 0), 0u);
+  EXPECT_EQ(*cpu_backend().take_scratch(0).rbegin(), 0u);
 }
 
 }  // namespace
