@@ -94,9 +94,17 @@ void on_failure(SupervisorActor* self, const ActorFailed& failure) {
   ProcessSupervisor& supervisor = self->state;
   if (failure.incarnation != supervisor.incarnations[failure.actor]) return;  // replaced meanwhile
   supervisor.causes[failure.actor] = failure.cause;
+  if (supervisor.stopping) {  // there is no replacement, whatever the error; its end is awaited
+    ActorFailed last = failure;
+    if (!last.lasting)
+      last.lasting.emplace(
+          ErrorCode::actor_failed,
+          supervisor.run->graph.actors()[failure.actor].name + ": " + failure.cause,
+          "all steps are committed; only what this actor does with its last messages is missing");
+    return report(self, std::move(last));
+  }
   if (!failure.lasting) return;  // on_down reports it
-  // There is no replacement. If Stop is under way, its end is still awaited.
-  if (!supervisor.stopping) supervisor.hosts[failure.actor] = nullptr;
+  supervisor.hosts[failure.actor] = nullptr;
   report(self, failure);
 }
 
