@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "ops/reference/kernels.h"
-#include "ops/reference/norm_statistics.h"
 #include "ops/reference/square_sum.h"
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
@@ -53,13 +52,6 @@ void scale(const Stream&, const Tensor& from, double factor, Tensor& to) {
                              [&](double value) { return static_cast<T>(value * factor); });
     });
   });
-}
-
-void write_statistics(const ChannelMoments& moments, double elements, Tensor& mean,
-                      Tensor& unbiased_variance) {
-  if (mean.defined()) copy({}, moments.mean, mean);
-  if (unbiased_variance.defined())
-    scale({}, moments.variance, elements / (elements - 1), unbiased_variance);
 }
 
 void fold(const Stream&, const Tensor& observed, double momentum, Tensor& running) {
