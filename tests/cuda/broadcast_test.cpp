@@ -72,7 +72,6 @@ TEST(CudaBroadcast, ComputesWithOperandsOfAllShapes) {
                       y, bound);
       }
   }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaBroadcast, RepeatsATensorTimesAFactor) {
@@ -93,7 +92,6 @@ TEST(CudaBroadcast, RepeatsATensorTimesAFactor) {
               .broadcast(stream.get(), on_device(stream.get(), x, dtype), to, layout, 1.0 / 3),
           reference::broadcast({}, x, to, layout, 1.0 / 3), dtype == DType::f64 ? 0.0 : 2e-7);
     }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaBroadcast, RefusesSizesThatDiffer) {
@@ -150,7 +148,6 @@ TEST(CudaSumTo, AddsUpManyAndFewTerms) {
         expect_near(stream, found, reference::sum_to({}, x, factor, s.to, 0.5),
                     dtype == DType::f64 ? 1e-12 : 1e-5);
       }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 // A sum in f32 would lose all of the small terms.

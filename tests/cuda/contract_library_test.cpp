@@ -11,6 +11,7 @@
 #include "ops/cuda/dnn.h"
 #include "ops/on_device.h"
 #include "ops/reference/kernels.h"
+#include "ops/reference/reorder.h"
 #include "runtime/tensor/cast.h"
 
 namespace troupe::testing {
@@ -95,6 +96,7 @@ TEST(ContractProducts, AreTheReferencesOrDeclined) {
 // --- cuDNN ---------------------------------------------------------------------------------------
 
 using cuda::ConvolutionPass;
+using reference::in_layout;
 
 struct Images {
   ConvolutionOptions options;
@@ -126,13 +128,6 @@ Numbers numbers_of(const Images& images) {
   Tensor bias_gradient = o.bias ? Tensor::zeros({o.out_channels}, DType::f64) : Tensor();
   kernel->weight_gradient({}, n.x, n.grad, n.weight_gradient, bias_gradient);
   return n;
-}
-
-Tensor in_layout(const Tensor& tensor, Layout layout) {
-  if (tensor.layout() == layout) return tensor;
-  Tensor to = Tensor::empty(tensor.shape(), tensor.dtype(), Device::cpu(), layout);
-  reference::reorder({}, tensor, to);
-  return to;
 }
 
 void compare(const EmulatedStream& stream, const Images& images, ConvolutionPass pass,

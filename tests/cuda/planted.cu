@@ -105,11 +105,6 @@ __global__ void copy_packs(const float* x, float* y) {
         reinterpret_cast<const Pack<float, 4>*>(x)[thread()];
 }
 
-__global__ void count_threads(unsigned* counter, float* y) {
-  atomicAdd(counter, 1u);
-  y[blockIdx.x * count + thread()] = 1;
-}
-
 // Neighbours write bytes of one word, and read the word later.
 template <bool Waits>
 __global__ void write_bytes(float* y, float* sum) {
@@ -186,16 +181,8 @@ void stands_still(const Stream& stream, const PlantedArrays& a) {
 void is_misaligned(const Stream& stream, const PlantedArrays& a) {
   Launch(stream, 1, 32)(copy_packs, a.x + 1, a.y);
 }
-void uses_packs(const Stream& stream, const PlantedArrays& a) {
-  Launch(stream, 1, 32)(copy_packs, a.x, a.y);
-}
 void writes_host_memory(const Stream& stream, const PlantedArrays& a) {
   Launch(stream, 1, count)(shift, a.x, 0, a.host, 0);
-}
-// Half of the arrays is the counter's.
-void counts_with_atomics(const Stream& stream, const PlantedArrays& a) {
-  Launch(stream, 1, count)(count_threads, reinterpret_cast<unsigned*>(a.x), a.y);
-  Launch(stream, 1, 32)(count_threads, reinterpret_cast<unsigned*>(a.x), a.y);
 }
 void writes_bytes(const Stream& stream, const PlantedArrays& a) {
   Launch(stream, 1, count)(write_bytes<true>, a.y, a.x);

@@ -35,9 +35,7 @@ void diverges_to_two_barriers(const Stream&, const PlantedArrays&);
 void leaves_before_a_barrier(const Stream&, const PlantedArrays&);
 void stands_still(const Stream&, const PlantedArrays&);
 void is_misaligned(const Stream&, const PlantedArrays&);
-void uses_packs(const Stream&, const PlantedArrays&);
 void writes_host_memory(const Stream&, const PlantedArrays&);
-void counts_with_atomics(const Stream&, const PlantedArrays&);
 void writes_bytes(const Stream&, const PlantedArrays&);
 void misses_bytes(const Stream&, const PlantedArrays&);
 

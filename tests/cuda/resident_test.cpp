@@ -25,19 +25,16 @@ using cuda_on_cpu::Emulation;
 
 enum class Images : std::uint8_t { sent, resident };
 
-TrainingRun on_gpu(TrainingRun run, Images images) {
+TrainingRun with(Images images, TrainingRun run) {
   run.adjust = [adjust = run.adjust, images](PipelineOptions& pipeline) {
     if (adjust) adjust(pipeline);
     pipeline.data.resident = images == Images::resident;
   };
-  return on_gpu(std::move(run));
+  return run;
 }
 
 TrainingResult trained(const TrainingRun& run, Images images, std::uint32_t seed) {
-  const Emulation emulation({.seed = seed, .checked_places = 61});
-  TrainingResult result = train(on_gpu(run, images));
-  EXPECT_THAT(cuda_on_cpu::take_violations(), ::testing::IsEmpty());
-  return result;
+  return trained_on_gpu(with(images, run), seed);
 }
 
 void expect_the_same(const TrainingResult& found, const TrainingResult& expected) {
@@ -143,7 +140,7 @@ TEST(CudaResident, NamesTheOptionIfTheImagesDoNotFit) {
 TEST(CudaResident, AnySeedMakesThemWithinTheBoundOfThePlanAndLeavesNothing) {
   TrainingRun run{.partition = {4}, .samples = 96'000, .steps = 2, .evaluates = false};
   const TrainingResult sent = trained(run, Images::sent, 1);
-  const PipelineOptions pipeline = pipeline_of(on_gpu(run, Images::resident));
+  const PipelineOptions pipeline = pipeline_of(on_gpu(with(Images::resident, run)));
   const std::size_t images = resident_bytes(pipeline);
   EXPECT_EQ(images, std::size_t{96'000} * 8 * 8);
   const auto costs = measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype,
@@ -155,7 +152,7 @@ TEST(CudaResident, AnySeedMakesThemWithinTheBoundOfThePlanAndLeavesNothing) {
     run.replicas = 1 + seed % 2;
     allocator.reset_peak();
     EXPECT_EQ(trained(run, Images::resident, seed).digest, sent.digest);
-    const std::size_t bound = bound_of(pipeline_of(on_gpu(run, Images::resident)), costs);
+    const std::size_t bound = bound_of(pipeline_of(on_gpu(with(Images::resident, run))), costs);
     const std::size_t peak = allocator.counters().peak_bytes - before;
     EXPECT_LE(peak, bound);
     EXPECT_GE(peak, images);

@@ -32,7 +32,6 @@ TEST(CudaSoftmax, TakesRowsOfAWarpAndOfABlockAndColumns) {
   } cases[] = {{{9, 33}, 1}, {{3, 1100}, 1}, {{2, 7, 150}, 1}, {{300, 2}, 0}, {{1, 1}, 0}};
   for (const auto& [shape, axis] : cases)
     compare(stream, random_tensor(shape, 1), random_tensor(shape, 2), axis);
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaSoftmax, TakesEmptyTensors) {
@@ -55,7 +54,6 @@ TEST(CudaSoftmax, KeepsInfinitiesAndNaNsInTheirLines) {
   columns.data<double>()[7] = NAN;
   columns.data<double>()[8] = -INFINITY;
   compare(stream, columns, random_tensor({4, 6}, 6), 0);
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaSoftmax, TakesRowsThatBeginAtNoBoundary) {
@@ -65,7 +63,6 @@ TEST(CudaSoftmax, TakesRowsThatBeginAtNoBoundary) {
   expect_near(stream,
               kernels(stream.get().device, DType::f32).softmax(stream.get(), part, 1, false),
               reference::softmax({}, x.narrow(1, 3).clone(), 1, false), 1e-6);
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 }  // namespace

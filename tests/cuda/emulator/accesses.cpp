@@ -61,39 +61,10 @@ void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
-#define TROUPE_ATOMICS(bits, T)                                                             \
-  T __tsan_atomic##bits##_load(const volatile T* p, int) {                                  \
-    access(const_cast<const T*>(p), sizeof(T), Mode::atomic);                               \
-    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                            \
-  }                                                                                         \
-  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {                               \
-    access(const_cast<T*>(p), sizeof(T), Mode::atomic);                                     \
-    __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                               \
-  }                                                                                         \
-  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {                               \
-    access(const_cast<T*>(p), sizeof(T), Mode::atomic);                                     \
-    return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                     \
-  }                                                                                         \
-  T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int) {                              \
-    access(const_cast<T*>(p), sizeof(T), Mode::atomic);                                     \
-    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);                                      \
-  }                                                                                         \
-  T __tsan_atomic##bits##_fetch_sub(volatile T* p, T v, int) {                              \
-    access(const_cast<T*>(p), sizeof(T), Mode::atomic);                                     \
-    return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST);                                      \
-  }                                                                                         \
-  int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* c, T v, int, int) {   \
-    access(const_cast<T*>(p), sizeof(T), Mode::atomic);                                     \
-    return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-  }                                                                                         \
-  int __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* c, T v, int a, int b) { \
-    return __tsan_atomic##bits##_compare_exchange_strong(p, c, v, a, b);                    \
-  }
-TROUPE_ATOMICS(8, unsigned char)
-TROUPE_ATOMICS(16, unsigned short)
-TROUPE_ATOMICS(32, unsigned int)
-TROUPE_ATOMICS(64, unsigned long)
-#undef TROUPE_ATOMICS
+// Host code counts uses of shared pointers so. Kernels have no atomics.
+unsigned __tsan_atomic32_fetch_add(volatile unsigned* p, unsigned v, int) {
+  return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+}
 
 // And -fsanitize=alignment this one, at each access whose address is not aligned for its type.
 struct UbsanPlace {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
 #include "own_object.h"
@@ -75,7 +74,6 @@ void BlockRunner::begin_block(std::uint64_t block) {
   live_ = static_cast<unsigned>(threads_.size());
   at_barrier_ = 0;
   barriers_ = 0;
-  sum_ = 0;
   if (shuffles_) shuffle_threads();
 }
 
@@ -153,14 +151,12 @@ void BlockRunner::resume(unsigned thread) {
 
 void BlockRunner::suspend() { threads_[running_].fiber->suspend(); }
 
-int BlockRunner::sync_block(int value, const Where& where) {
+void BlockRunner::sync_block(const Where& where) {
   Thread& self = threads_[running_];
   self.wait = Wait::block;
   self.barrier = where;
-  sum_ += value;
   ++at_barrier_;
   suspend();
-  return last_sum_;
 }
 
 // Real barriers may let all this pass, or never end.
@@ -182,8 +178,6 @@ void BlockRunner::release_barrier() {
   }
   at_barrier_ = 0;
   ++barriers_;
-  last_sum_ = sum_;
-  sum_ = 0;
 }
 
 std::uint64_t BlockRunner::meet_warp(WarpOperation operation, unsigned mask, std::uint64_t bits,
@@ -317,9 +311,7 @@ uint3 block_index() { return BlockRunner::current()->block_index(); }
 dim3 block_dim() { return BlockRunner::current()->launch().block; }
 dim3 grid_dim() { return BlockRunner::current()->launch().grid; }
 int lane() { return BlockRunner::current()->lane(); }
-int sync_block(int value, const Where& where) {
-  return BlockRunner::current()->sync_block(value, where);
-}
+void sync_block(const Where& where) { BlockRunner::current()->sync_block(where); }
 std::uint64_t meet_warp(WarpOperation operation, unsigned mask, std::uint64_t bits, int from) {
   return BlockRunner::current()->meet_warp(operation, mask, bits, from);
 }

@@ -39,7 +39,7 @@ class BlockRunner {
   uint3 block_index() const;
   const Launch& launch() const { return launch_; }
   int lane() const { return static_cast<int>(running_ % 32); }
-  int sync_block(int value, const Where& where);
+  void sync_block(const Where& where);
   std::uint64_t meet_warp(WarpOperation operation, unsigned mask, std::uint64_t bits, int from);
   void access(const void* address, std::size_t bytes, Mode mode) {
     if (is_checked(address)) check(address, bytes, mode);
@@ -107,7 +107,6 @@ class BlockRunner {
   std::span<unsigned> starting_;  ///< in order_: those of the warp that have not begun
   unsigned running_ = 0;
   unsigned live_ = 0, at_barrier_ = 0;
-  int sum_ = 0, last_sum_ = 0;  ///< of values given to the barrier
   std::uint64_t block_ = 0;
   std::uint16_t barriers_ = 0;
 };

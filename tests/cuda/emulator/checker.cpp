@@ -54,7 +54,7 @@ void remember_name(const Operation& operation) {
 }
 
 bool Checker::in_order(const Access& before, const Access& now) const {
-  if (before.operation == 0 || (before.atomic && now.atomic)) return true;
+  if (before.operation == 0) return true;
   if (!before.same_operation(now)) return operation_.before.covers(before.stream, before.operation);
   if (before.block != now.block) return false;
   if (before.thread == now.thread || before.barrier != now.barrier) return true;
@@ -105,7 +105,6 @@ void Checker::access(Region& region, const void* address, std::size_t bytes, Mod
   Access now = thread;
   now.stream = operation_.stream;
   now.operation = operation_.number;
-  now.atomic = mode == Mode::atomic;
   const auto offset =
       static_cast<std::size_t>(static_cast<const std::byte*>(address) - region.begin);
   const char* does = mode == Mode::read ? "reads" : "writes";
@@ -122,9 +121,8 @@ void Checker::access(Region& region, const void* address, std::size_t bytes, Mod
     if (region.place == Place::shared && !cell.reader.same_block(now))
       cell.reader = cell.other_reader = cell.concurrent_reader = {};
     Access before;
-    const char* fault =
-        mode == Mode::write ? nullptr : fault_of_read(region.place, cell, now, before);
-    if (!fault && mode != Mode::read) fault = fault_of_write(cell, now, before);
+    const char* fault = mode == Mode::read ? fault_of_read(region.place, cell, now, before)
+                                           : fault_of_write(cell, now, before);
     if (fault && !told) report_race(fault, region, address, before, now);
     told = told || fault;
     if (mode == Mode::read)

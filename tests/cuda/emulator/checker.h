@@ -8,7 +8,7 @@
 
 namespace cuda_on_cpu {
 
-enum class Mode : std::uint8_t { read, write, atomic };
+enum class Mode : std::uint8_t { read, write };
 
 /// Compares accesses with earlier ones of the same memory: it reports a race if no barrier, stream
 /// or event orders the two, in whichever order they ran. With the memory's lock.

@@ -17,16 +17,12 @@
 #undef __device__
 #undef __host__
 #undef __shared__
-#undef __constant__
-#undef __forceinline__
 #undef __grid_constant__
 #undef __launch_bounds__
 #define __global__
 #define __grid_constant__
 #define __device__
 #define __host__
-#define __forceinline__ inline
-#define __constant__ static
 #define __launch_bounds__(...)
 // A block is on one OS thread from its beginning to its end.
 #define __shared__ static thread_local
@@ -42,8 +38,8 @@ dim3 grid_dim();
 
 using Where = std::source_location;
 
-/// All threads of a block meet; each gets the sum.
-int sync_block(int value, const Where& where);
+/// All threads of a block meet.
+void sync_block(const Where& where);
 
 enum class WarpOperation : std::uint8_t { barrier, shuffle, ballot };
 /// The lanes of `mask` meet. In a shuffle each gets the bits of lane `from`; in a ballot, which
@@ -84,18 +80,9 @@ T shuffle(unsigned mask, T value, int from) {
 #define blockIdx (cuda_on_cpu::block_index())
 #define blockDim (cuda_on_cpu::block_dim())
 #define gridDim (cuda_on_cpu::grid_dim())
-#define warpSize 32
 
 inline void __syncthreads(const cuda_on_cpu::Where& where = cuda_on_cpu::Where::current()) {
-  cuda_on_cpu::sync_block(0, where);
-}
-inline int __syncthreads_count(int v,
-                               const cuda_on_cpu::Where& where = cuda_on_cpu::Where::current()) {
-  return cuda_on_cpu::sync_block(v != 0, where);
-}
-inline int __syncthreads_or(int v,
-                            const cuda_on_cpu::Where& where = cuda_on_cpu::Where::current()) {
-  return cuda_on_cpu::sync_block(v != 0, where) != 0;
+  cuda_on_cpu::sync_block(where);
 }
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
   cuda_on_cpu::meet_warp(cuda_on_cpu::WarpOperation::barrier, mask, 0, 0);
@@ -105,67 +92,13 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) {
 void __threadfence() = delete;
 
 template <class T>
-T __shfl_sync(unsigned m, T v, int from) {
-  return cuda_on_cpu::shuffle(m, v, from & 31);
-}
-template <class T>
 T __shfl_xor_sync(unsigned m, T v, int x) {
   return cuda_on_cpu::shuffle(m, v, cuda_on_cpu::lane() ^ x);
-}
-template <class T>
-T __shfl_down_sync(unsigned m, T v, unsigned d) {
-  const int lane = cuda_on_cpu::lane(), from = lane + int(d);
-  return cuda_on_cpu::shuffle(m, v, from < 32 ? from : lane);
-}
-template <class T>
-T __shfl_up_sync(unsigned m, T v, unsigned d) {
-  const int lane = cuda_on_cpu::lane(), from = lane - int(d);
-  return cuda_on_cpu::shuffle(m, v, from >= 0 ? from : lane);
 }
 inline unsigned __ballot_sync(unsigned m, int v) {
   return unsigned(cuda_on_cpu::meet_warp(cuda_on_cpu::WarpOperation::ballot, m, v != 0, 0));
 }
-inline int __any_sync(unsigned m, int v) { return __ballot_sync(m, v) != 0; }
-inline int __all_sync(unsigned m, int v) { return __ballot_sync(m, !v) == 0; }
-template <class T>
-T __ldg(const T* p) {
-  return *p;
-}
-inline float __expf(float x) { return std::exp(x); }
-inline float __logf(float x) { return std::log(x); }
-inline float __fdividef(float a, float b) { return a / b; }
-inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fadd_rn(float a, float b) { return a + b; }
 inline int __popc(unsigned v) { return __builtin_popcount(v); }
-inline int __ffs(int v) { return __builtin_ffs(v); }
-inline int __clz(int v) { return v == 0 ? 32 : __builtin_clz(unsigned(v)); }
-inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((std::uint64_t{a} * b) >> 32); }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return (unsigned long long)((static_cast<unsigned __int128>(a) * b) >> 64);
-}
-
-// Of integers only: a sum of floating-point numbers must not depend on the order of threads.
-template <class T>
-requires std::is_integral_v<T> T atomicAdd(T* p, std::type_identity_t<T> v) {
-  return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
-}
-template <class T>
-requires std::is_integral_v<T> T atomicExch(T* p, std::type_identity_t<T> v) {
-  return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);
-}
-template <class T>
-requires std::is_integral_v<T> T atomicCAS(T* p, std::type_identity_t<T> expected,
-                                           std::type_identity_t<T> v) {
-  __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-  return expected;
-}
-template <class T>
-requires std::is_integral_v<T> T atomicMax(T* p, std::type_identity_t<T> v) {
-  T old = __atomic_load_n(p, __ATOMIC_RELAXED);
-  while (old < v &&
-         !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-  return old;
 }

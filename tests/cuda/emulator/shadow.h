@@ -10,8 +10,7 @@ struct Access {
   std::uint32_t operation = 0;  ///< its number in its stream; 0: none
   std::uint32_t block = 0;
   std::uint16_t stream = 0;
-  std::uint16_t thread : 15 = 0;
-  std::uint16_t atomic : 1 = 0;
+  std::uint16_t thread = 0;
   std::uint16_t barrier = 0;       ///< __syncthreads before it in the block
   std::uint16_t warp_barrier = 0;  ///< __syncwarp before it in the warp
 
