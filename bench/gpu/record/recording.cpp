@@ -120,15 +120,13 @@ namespace names {
 void add(const char* kernel, std::uint64_t launches, const Traffic& traffic) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  std::fprintf(file(), "%s,%llu,%.0f,%.0f,%.0f\n", kernel,
-               static_cast<unsigned long long>(launches), traffic.bytes, traffic.host_bytes,
-               traffic.operations);
+  std::fprintf(file(), "%s,%llu,%.0f,%.0f\n", kernel, static_cast<unsigned long long>(launches),
+               traffic.bytes, traffic.operations);
 }
 
 void count(Traffic& traffic, const Tensor& tensor) {
-  if (!tensor.defined()) return;
-  (tensor.device() == Device::cpu() ? traffic.host_bytes : traffic.bytes) +=
-      static_cast<double>(tensor.bytes());
+  if (tensor.defined() && tensor.device() != Device::cpu())
+    traffic.bytes += static_cast<double>(tensor.bytes());
 }
 
 const KernelTable& table() {
