@@ -10,8 +10,6 @@
 #include <functional>
 #include <numeric>
 
-#include "actors/block_costs.h"
-#include "actors/evaluate.h"
 #include "ops/nn/network.h"
 #include "ops/on_device.h"
 #include "rows_module.h"
@@ -25,9 +23,6 @@ namespace {
 
 using testing::foreign_device;
 using testing::pipeline_of;
-using testing::reported;
-using testing::train;
-using testing::TrainingResult;
 using testing::TrainingRun;
 
 Tensor ones_there() {
@@ -113,47 +108,6 @@ TrainingRun on_foreign_device(TrainingRun run) {
   return run;
 }
 
-void expect_the_cpus_bits(const TrainingRun& run) {
-  const TrainingResult here = train(run), there = train(on_foreign_device(run));
-  EXPECT_EQ(there.digest.size(), 64u);
-  EXPECT_EQ(there.digest, here.digest);
-  EXPECT_EQ(reported(there), reported(here));
-}
-
-TEST(ForeignDevice, TrainsAndEvaluatesStagesAndReplicasWithTheCpusBits) {
-  for (const auto& [name, schedule] : schedule_names) {
-    SCOPED_TRACE(name);
-    expect_the_cpus_bits({.partition = {1, 1, 2}, .replicas = 2, .schedule = schedule});
-  }
-}
-
-TEST(ForeignDevice, TrainsBatchNormsAndResidualsInBucketsWithTheCpusBits) {
-  expect_the_cpus_bits(
-      {.model = "wide_resnet", .partition = {4, 8}, .steps = 3, .adjust = [](PipelineOptions& p) {
-         p.bucket_cap_bytes = 1500;
-       }});
-}
-
-TEST(ForeignDevice, TrainsInDoublePrecisionWithTheReferencesBits) {
-  expect_the_cpus_bits(
-      {.model = "wide_resnet", .partition = {5, 7}, .steps = 2, .dtype = DType::f64});
-}
-
-TEST(ForeignDevice, RecoversAStageWithTheCpusBits) {
-  TrainingRun run{.schedule = ScheduleKind::zero_bubble_h2};
-  const TrainingResult here = train(run);
-  run.faults = {{.actor = "stage/1", .step = 3, .micro_batch = 2}};
-  const TrainingResult there = train(on_foreign_device(run));
-  EXPECT_EQ(there.failures.size(), 1u);
-  EXPECT_EQ(there.digest, here.digest);
-}
-
-TEST(ForeignDevice, ResumesFromTensorsOfTheCpu) {
-  const TrainingResult whole = train({.snapshot_every = 2});
-  TrainingRun rest{.from = whole.written.at(2), .first_step = 2};
-  EXPECT_EQ(train(on_foreign_device(rest)).digest, whole.digest);
-}
-
 TEST(ForeignDevice, WritesTheCpusCheckpoint) {
   const auto folder =
       std::filesystem::temp_directory_path() / ("troupe_foreign_" + std::to_string(::getpid()));
@@ -168,21 +122,6 @@ TEST(ForeignDevice, WritesTheCpusCheckpoint) {
     return result;
   };
   EXPECT_EQ(digest_written(on_foreign_device({})), digest_written({}));
-}
-
-TEST(ForeignDevice, EvaluatesTensorsOfTheCpuAsTheCpuDoes) {
-  const TrainingRun training{.model = "wide_resnet", .partition = {12}};
-  const PipelineOptions here = pipeline_of(training),
-                        there = pipeline_of(on_foreign_device(training));
-  const Model model = here.model.make(here.data.dataset.samples());
-  StateSpec spec;
-  for (const auto& block : model.blocks) block->declare(spec);
-  const TensorSource weights =
-      TensorSource::of(named_tensors(spec, *initial_state(spec, DType::f32, 1), false));
-  const Evaluation expected = evaluate(here, weights), found = evaluate(there, weights);
-  EXPECT_EQ(found.count, here.data.dataset.count(Split::test));
-  EXPECT_EQ(found.correct, expected.correct);
-  EXPECT_EQ(found.loss, expected.loss);
 }
 
 TEST(ForeignDevice, RefusesPixelsThatNameNoRowAsTheCpuDoes) {
@@ -205,15 +144,6 @@ TEST(ForeignDevice, RefusesPixelsThatNameNoRowAsTheCpuDoes) {
   pixels.data<std::uint8_t>()[6] = 11;
   EXPECT_THAT(refusal_on({}), ::testing::HasSubstr("index 11 at place 2 of sample 1"));
   EXPECT_EQ(refusal_on({.device = foreign_device()}), refusal_on({}));
-}
-
-TEST(ForeignDevice, MeasuresTheBlocksOfAModel) {
-  const PipelineOptions pipeline = pipeline_of({.model = "wide_resnet", .partition = {12}});
-  const Stream stream{.device = foreign_device()};
-  const auto profile =
-      measure_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, stream, 4, 2);
-  ASSERT_EQ(profile.size(), 12u);
-  for (const BlockCosts& block : profile) EXPECT_GT(block.output_bytes, 0u) << block.name;
 }
 
 }  // namespace

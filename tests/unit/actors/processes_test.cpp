@@ -80,14 +80,6 @@ TEST_F(ProcessesTest, AnyNumberOfProcessesMakesTheBitsOfOne) {
     }
 }
 
-TEST_F(ProcessesTest, OnAForeignDeviceMakeTheBitsOfOneOnTheCpu) {
-  const std::string one = digest({.partition = {4}}, 1);
-  const auto there = [](PipelineOptions& pipeline) {
-    pipeline.stream.device = testing::foreign_device();
-  };
-  EXPECT_EQ(digest({.partition = {2, 2}, .replicas = 2, .adjust = there}, 4), one);
-}
-
 TEST_F(ProcessesTest, OnADelayedDeviceMakeTheBitsOfOneOnTheCpu) {
   const std::string one = digest({.partition = {4}}, 1);
   const auto there = [](PipelineOptions& pipeline) {
