@@ -89,6 +89,15 @@ std::vector<ConvolutionPath> with_bf16(const std::vector<ConvolutionPath>& paths
   return result;
 }
 
+/// oneDNN's kernel for the weight gradient of strided 1x1 convolutions in nhwc gathers the input in
+/// working memory. If the input's channels do not fill a vector, it asks for too little, and writes
+/// behind it (oneDNN's issue 6035).
+bool overruns(const ConvolutionOptions& o, ConvolutionDirection direction) {
+  constexpr std::int64_t longest_vector = 16;
+  return direction == ConvolutionDirection::weight_gradient && o.kernel_h == 1 && o.kernel_w == 1 &&
+         o.stride_h * o.stride_w > 1 && o.groups == 1 && o.in_channels < longest_vector;
+}
+
 }  // namespace
 
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, const Shape& x,
@@ -111,7 +120,10 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
       paths.push_back({false, Layout::row_major, Layout::nchw16c});
     }
   }
-  paths.push_back({false, Layout::nhwc, Layout::nhwc});
+  if (overruns(o, direction))
+    paths = {{false, Layout::row_major, Layout::row_major}};
+  else
+    paths.push_back({false, Layout::nhwc, Layout::nhwc});
   return products == DType::f32 ? paths : with_bf16(paths, amx);
 }
 
