@@ -171,10 +171,10 @@ std::unique_ptr<ForwardPass> Network::forward(const Tensor& x, const RandomKey& 
   for (std::size_t b = pass->blocks.first; b < pass->blocks.last; ++b) {
     pass->marks.push_back(pass->tape.recorded());
     value = blocks_[b]->forward(pass->tape, value);
+    pass->tape.seal(value);
   }
   pass->blocks_left = pass->blocks.last;
   pass->output = value;
-  pass->tape.seal(value);
   return pass;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/block_costs.h"
+#include "actors/data/datasets.h"
 #include "actors/evaluate.h"
 #include "actors/memory_bound.h"
 #include "ops/on_device.h"
@@ -364,16 +365,11 @@ TEST(DelayedPipeline, EvaluatesTensorsOfTheCpuAsTheCpuDoes) {
   EXPECT_THAT(DelayedWork::violations(), IsEmpty());
 }
 
-TEST(DelayedPipeline, StaysWithinTheBoundOfThePlan) {
-  TrainingRun run = there({.model = "wide_resnet",
-                           .partition = {5, 7},
-                           .micro_batches = 8,
-                           .batch_size = 16,
-                           .samples = 16,
-                           .steps = 1});
+void expect_within_the_bound(TrainingRun run) {
   PipelineOptions pipeline = pipeline_of(run);
-  const auto costs = measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype,
-                                    pipeline.stream, 2, 1);
+  const auto costs = measure_blocks(
+      pipeline.model, pipeline.data.dataset.samples(), run.dtype, pipeline.stream,
+      run.batch_size / static_cast<std::int64_t>(run.micro_batches), 1, freezes_of(pipeline));
   auto& allocator = CachingAllocator::of(delayed_device());
   const std::size_t before = allocator.counters().in_use_bytes;
   for (const auto& [name, schedule] : schedule_names) {
@@ -394,6 +390,32 @@ TEST(DelayedPipeline, StaysWithinTheBoundOfThePlan) {
     }
   }
   EXPECT_EQ(allocator.counters().in_use_bytes, before);
+}
+
+TEST(DelayedPipeline, StaysWithinTheBoundOfThePlan) {
+  expect_within_the_bound(there({.model = "wide_resnet",
+                                 .partition = {5, 7},
+                                 .micro_batches = 8,
+                                 .batch_size = 16,
+                                 .samples = 16,
+                                 .steps = 1}));
+}
+
+TEST(DelayedPipeline, StaysWithinTheBoundOfThePlanWithFrozenBlocks) {
+  expect_within_the_bound(
+      there({.model = "resnet18",
+             .partition = {SIZE_MAX},
+             .micro_batches = 1,
+             .batch_size = 16,
+             .samples = 16,
+             .steps = 1,
+             .adjust = [](PipelineOptions& pipeline) {
+               pipeline.data.dataset =
+                   open_dataset(Synthetic{.shape = {3, 48, 48}, .classes = 4, .count = 16});
+               const Sgd sgd{.momentum = 0.9};
+               pipeline.optimizer = Optimizer(sgd).with_groups(
+                   {{.parameters = {"conv1.*", "bn1.*", "layer*"}, .optimizer = sgd, .lr = 0.0}});
+             }}));
 }
 
 }  // namespace
