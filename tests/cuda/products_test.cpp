@@ -14,11 +14,14 @@
 #include "ops/cuda/convert.h"
 #include "ops/on_device.h"
 #include "ops/reference/kernels.h"
+#include "ops/reference/reorder.h"
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
 
 namespace troupe::testing {
 namespace {
+
+using reference::in_layout;
 
 constexpr DType rounded_types[] = {DType::bf16, DType::f16};
 
@@ -32,13 +35,6 @@ Stream multiplying(const EmulatedStream& stream, DType products) {
   Stream changed = stream.get();
   changed.products = products;
   return changed;
-}
-
-Tensor in_layout(const Tensor& x, Layout layout) {
-  if (x.layout() == layout) return x;
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), Device::cpu(), layout);
-  reference::reorder({}, x, y);
-  return y;
 }
 
 Tensor rounded(const Tensor& x, DType dtype) { return cast(cast(x, dtype), DType::f64); }
@@ -146,7 +142,6 @@ void compare_convolutions(const EmulatedStream& stream, DType products) {
 TEST(CudaProducts, OfConvolutionsAreThoseOfRoundedFactors) {
   EmulatedStream stream;
   for (const DType products : rounded_types) compare_convolutions(stream, products);
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaProducts, OfPlannedConvolutionsAreThoseOfRoundedFactors) {
@@ -157,7 +152,6 @@ TEST(CudaProducts, OfPlannedConvolutionsAreThoseOfRoundedFactors) {
     ASSERT_FALSE(plans.works().empty());
     for (const cuda::ConvolutionWork& work : plans.works()) EXPECT_EQ(work.dtype, products);
   }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaProducts, OfAPartOfABatchThatBeginsAnywhereAreThoseOfItsCopy) {
@@ -178,7 +172,30 @@ TEST(CudaProducts, OfAPartOfABatchThatBeginsAnywhereAreThoseOfItsCopy) {
   for (const auto member :
        {&Results::y, &Results::x_grad, &Results::weight_grad, &Results::bias_grad})
     expect_near(stream, found.*member, cast(on_cpu(stream.get(), wanted.*member), DType::f64), 0.0);
-  EXPECT_EQ(stream.violations(), 0);
+}
+
+TEST(CudaProducts, OfSequencesAreThoseOfImagesOfOneRow) {
+  EmulatedStream stream;
+  const Case c{{2, 4, 1, 9},
+               {.in_channels = 4, .out_channels = 6, .kernel_h = 1, .kernel_w = 3, .padding_w = 1}};
+  const Given given = given_of(c, Layout::row_major);
+  const auto on = [&](const Tensor& t) { return on_device(stream.get(), t, DType::f32); };
+  const Given images{on(given.x), on(given.weight), on(given.bias), on(given.grad)};
+  Given sequences = images;
+  sequences.weight = images.weight.reshape({6, 4, 3});
+  for (const DType products : {DType::f32, DType::bf16, DType::f16}) {
+    const PlannedConvolutions plans;
+    const auto results = [&](const Given& of) {
+      const auto kernel = kernels(stream.get().device, DType::f32).convolution(c.options);
+      return results_of(multiplying(stream, products), *kernel, of, of.grad);
+    };
+    Results found = results(sequences), wanted = results(images);
+    ASSERT_EQ(found.weight_grad.shape(), sequences.weight.shape());
+    found.weight_grad = found.weight_grad.reshape(images.weight.shape());
+    for (const auto member :
+         {&Results::y, &Results::x_grad, &Results::weight_grad, &Results::bias_grad})
+      expect_near(stream, found.*member, on_cpu(stream.get(), wanted.*member), 0.0);
+  }
 }
 
 TEST(CudaProducts, OfConvolutionsOnTensorCoresAreInNhwc) {
@@ -258,7 +275,6 @@ TEST(CudaProducts, OfLinearLayersAreThoseOfRoundedFactors) {
       compare(stream, products, given,
               [&](const KernelTable& table) { return table.linear(options); });
     }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaConvert, RoundsToNearestAndTiesToEven) {
@@ -299,7 +315,6 @@ TEST(CudaConvert, RoundsToNearestAndTiesToEven) {
           << name_of(dtype) << " of " << x.data<float>()[e] << ": " << a << ", not " << b;
     }
   }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaConvert, TakesTensorsThatBeginAnywhere) {
@@ -315,7 +330,6 @@ TEST(CudaConvert, TakesTensorsThatBeginAnywhere) {
         cast(cast(cast(random_tensor({1031}, 1), DType::f32).narrow(5, 1021), dtype), DType::f64);
     expect_near(stream, wide, wanted, 0.0);
   }
-  EXPECT_EQ(stream.violations(), 0);
 }
 
 TEST(CudaConvert, RefusesToRoundTwice) {

@@ -104,6 +104,22 @@ std::vector<double> scratch_of_a_convolution(PlannedDeviceOptions options, Layou
   return images;
 }
 
+TEST(PlannedDevice, TakesWeightsOfSequences) {
+  const Stream stream{.device = planned_device({.title = "a GPU",
+                                                .workspace_bytes = [](const auto&) { return 0u; },
+                                                .products = DType::bf16})};
+  const Tensor x = zeros(stream, {2, 4, 1, 9}, DType::f32),
+               weight = zeros(stream, {6, 4, 3}, DType::f32);
+  Tensor weight_grad = zeros(stream, weight.shape(), DType::f32), bias_grad;
+  const auto kernel =
+      kernels(stream.device, DType::f32)
+          .convolution({.in_channels = 4, .out_channels = 6, .kernel_h = 1, .kernel_w = 3});
+  kernel->use_weights(stream, weight, {}, 1);
+  const Tensor y = kernel->forward(stream, x);
+  EXPECT_EQ(y.shape(), (Shape{2, 6, 1, 7}));
+  kernel->weight_gradient(stream, x, y, weight_grad, bias_grad);
+}
+
 // Forward: x in 16 bits, and y in f32 without and with the bias. Gradients are copied back from the
 // layout that is multiplied.
 TEST(PlannedDevice, CountsWhatConvolutionsCopy) {
