@@ -55,10 +55,10 @@ class Checker {
   }
   void add_other_value(const std::string& name) { other_values_.push_back(name); }
 
-  void finish(bool strict, bool with_optimizer) {
+  void finish(bool strict) {
     std::vector<std::string> unexpected;
     for (const auto& [name, tensor] : found_)
-      if (with_optimizer || !name.starts_with(optimizer_prefix)) unexpected.emplace_back(name);
+      if (!name.starts_with(optimizer_prefix)) unexpected.emplace_back(name);
     std::sort(unexpected.begin(), unexpected.end());
     if (!strict) unexpected.clear();
     const bool fits = missing_.empty() && wrong_.empty() && unexpected.empty();
@@ -269,7 +269,7 @@ void check_tensors(const StateSpec& spec, const TensorSource& given,
   for (const std::string& state : present(optimizer_state, spec, tensors))
     for (const ParameterSpec& parameter : spec.parameters())
       checker.expect(optimizer_name(state, parameter), parameter.shape);
-  checker.finish(strict, !optimizer_state.empty());
+  checker.finish(strict);
 }
 
 namespace {

@@ -156,7 +156,7 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
 /// Throws Error{other_model} with the names of the tensors that are missing, that have a wrong
 /// shape or a type that cannot be converted, or (if `strict`) that are not expected. A state tensor
 /// of the optimizer in `optimizer_state` (Optimizer::state_names) is expected for all parameters if
-/// the file has it for any parameter. If `optimizer_state` is empty, "optimizer.*" is ignored. A
+/// the file has it for any parameter. Other ones, "optimizer.*", are ignored, as by state_from. A
 /// parameter may have the name of an alias; further aliases are ignored. Constants may be missing;
 /// fixed ones with other values are among the names. Reads headers and fixed constants only, so a
 /// process that loads a part of a model can check the file against the whole.

@@ -22,7 +22,8 @@ void check(const Pass& pass, const Tensor& x, std::int64_t channels, const Tenso
     throw Error(ErrorCode::bad_shape,
                 fmt::format("{}: {} has fewer than two values per channel, too few for training",
                             BatchNorm2d::name, to_string(x.shape())),
-                "lower `micro_batches`, or raise `batch_size`");
+                "lower `micro_batches`, or raise `batch_size`; where the last batch of an epoch is "
+                "smaller, set `drop_last` to true");
   if (residual.defined() && residual.shape() != x.shape())
     throw Error(ErrorCode::bad_shape,
                 fmt::format("{}: the input is {}, the residual {}; they must be equal",

@@ -174,6 +174,17 @@ TEST(StateFrom, LeavesMomentumOutWhereNoneWasKept) {
       IsEmpty());
 }
 
+TEST(StateFrom, LeavesOutTensorsOfTheOptimizerThatItDoesNotKeep) {
+  const StateSpec spec = small_spec();
+  StateVersion state = *initial_state(spec, DType::f32, 1);
+  state.optimizer_state = {{"average", state.weights.clone()}, {"momentum", state.weights.clone()}};
+  const auto named = named_tensors(spec, state, true);
+  const StatePtr back =
+      state_from(spec, DType::f32, TensorSource::of(named), 0, {"momentum"}, true);
+  ASSERT_EQ(back->optimizer_state.size(), 1u);
+  EXPECT_EQ(back->optimizer_state[0].name, "momentum");
+}
+
 TEST(StateFrom, ListsEverythingThatDoesNotFit) {
   const StateSpec spec = small_spec();
   auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
