@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <span>
@@ -25,6 +26,7 @@ constexpr std::string_view head_of_steps =
 constexpr std::size_t test_columns = 4;  // the last ones
 constexpr std::size_t step_columns = 6, most_columns_between = 5;
 constexpr std::size_t time_column = step_columns;  // files of former versions have none
+constexpr std::size_t scale_columns = 1, gpu_columns = 3;
 
 constexpr std::string_view no_evaluation = ",,,\n";  // test columns, from the first one's value
 
@@ -35,22 +37,73 @@ std::optional<std::int64_t> step_of(const std::string& line) {
   return error == std::errc{} ? std::optional(step) : std::nullopt;
 }
 
-/// Removes rows of later steps from the file; returns its path.
-const std::filesystem::path& without_rows_after(const std::filesystem::path& path,
-                                                std::optional<std::int64_t> steps) {
+bool has(const std::string& head, std::string_view names) {
+  return head.find(names) != std::string::npos;
+}
+
+CsvColumns columns_in(const std::string& head) {
+  return {.loss_scale = has(head, head_of_scale), .gpu = has(head, head_of_gpu)};
+}
+
+/// Adds the wanted columns that a file with this row of names lacks.
+class AddedColumns {
+ public:
+  AddedColumns(const std::string& head, const CsvColumns& wanted)
+      : there_(columns_in(head)),
+        wanted_(wanted),
+        first_(has(head, head_of_time) ? time_column + 1 : step_columns),
+        applies_(head.starts_with(head_of_steps)) {}
+
+  /// Returns whether the line has changed.
+  bool add_to(std::string& line) const {
+    if (!applies_) return false;
+    const bool is_row = step_of(line).has_value();
+    const std::size_t before = line.size();
+    std::size_t column = first_;
+    const auto add = [&](bool there, bool wanted, std::string_view names, std::size_t count) {
+      if (wanted && !there)
+        line.insert(end_of(line, column), is_row ? std::string(count, ',') : std::string(names));
+      if (wanted || there) column += count;
+    };
+    add(there_.loss_scale, wanted_.loss_scale, head_of_scale, scale_columns);
+    add(there_.gpu, wanted_.gpu, head_of_gpu, gpu_columns);
+    return line.size() != before;
+  }
+
+ private:
+  /// Where the first `columns` cells of a line end.
+  static std::size_t end_of(const std::string& line, std::size_t columns) {
+    std::size_t end = 0;
+    for (std::size_t column = 0; column < columns && end < line.size(); ++column)
+      end = std::min(line.find(',', column == 0 ? 0 : end + 1), line.size());
+    return end;
+  }
+
+  CsvColumns there_, wanted_;
+  std::size_t first_;
+  bool applies_;
+};
+
+/// Prepares the file of a resumed run: without rows of later steps, with the wanted columns.
+/// Returns its path.
+const std::filesystem::path& prepared(const std::filesystem::path& path,
+                                      std::optional<std::int64_t> steps, const CsvColumns& wanted) {
   if (!steps) return path;
   std::ifstream old(path);
   std::string kept, line;
-  bool dropped = false;
+  bool changed = false;
+  std::optional<AddedColumns> added;
   while (std::getline(old, line)) {
+    if (!added) added.emplace(line, wanted);
     const auto step = step_of(line);
     if (old.eof() || (step && *step > *steps)) {  // at the end of the file: a row without its end
-      dropped = true;
+      changed = true;
     } else {
+      changed = added->add_to(line) || changed;
       kept += line + "\n";
     }
   }
-  if (!dropped) return path;
+  if (!changed) return path;
   const Status written = write_file(path, std::as_bytes(std::span(kept)));
   if (!written) throw written.error();
   return path;
@@ -163,7 +216,7 @@ std::vector<RowLoss> row_losses(const std::filesystem::path& path) {
 
 TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t> steps_done,
                    const CsvColumns& columns)
-    : file_(without_rows_after(path, steps_done)), columns_(columns) {
+    : file_(prepared(path, steps_done, columns)), columns_(columns) {
   const bool fresh = file_.size() == 0 && std::filesystem::is_regular_file(path);
   if (fresh && !file_.append(fmt::format("{}{}{}{}{}", head_of_steps, head_of_time,
                                          columns_.loss_scale ? head_of_scale : "",
@@ -172,11 +225,8 @@ TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t
                 "check permissions and free space of the output folder");
   if (fresh || file_.size() == 0) return;  // a device may have no end
   const Ends ends = ends_of(path);
-  const auto has = [&](std::string_view names) {
-    return ends.first.find(names) != std::string::npos;
-  };
-  has_time_ = has(head_of_time);
-  columns_ = {.loss_scale = has(head_of_scale), .gpu = has(head_of_gpu)};
+  has_time_ = has(ends.first, head_of_time);
+  columns_ = columns_in(ends.first);
   if (!step_of(ends.last)) return;
   if (is_unfilled(ends.last)) test_columns_ = file_.size() - std::ssize(no_evaluation);
   if (has_time_) seconds_before_ = seconds_of(ends.last);

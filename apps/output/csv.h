@@ -16,13 +16,12 @@ struct CsvColumns {
 };
 
 /// train.csv: a row of names, then a row for each logged step, flushed at once. A resumed run
-/// appends, and its training time continues from the last row; the file keeps its columns: one of a
-/// former version has none of the time. Used by one thread at a time.
+/// appends, and its training time continues from the last row. The file keeps its columns; those of
+/// `CsvColumns` that it lacks are added, empty in earlier rows. Used by one thread at a time.
 class TrainCsv {
  public:
   /// A run that resumes after `steps_done` steps first removes the rows of later steps, which it
-  /// will write again, and an incomplete row. A new file gets the columns. Throws Error{io} when
-  /// the file cannot be written.
+  /// will write again, and an incomplete row. Throws Error{io} when the file cannot be written.
   explicit TrainCsv(const std::filesystem::path& path,
                     std::optional<std::int64_t> steps_done = std::nullopt,
                     const CsvColumns& columns = {});

@@ -97,17 +97,30 @@ void record_begin(RunLog& log, const std::string& command_line, const StartingPo
   for (std::string line; std::getline(lines, line);) log.record(line);
 }
 
+/// How many of the epochs before the checkpoint have no evaluation, and get none now.
+std::int64_t missing_evaluations(const PipelineOptions& pipeline) {
+  const Timeline timeline = timeline_of(pipeline);
+  const auto ends_epoch = [&](std::uint32_t steps) {
+    return steps % timeline.steps_per_epoch == 0;
+  };
+  const std::int64_t known =
+      std::ranges::count_if(pipeline.stopping.before, ends_epoch, &Evaluation::step);
+  const bool is_due = timeline.evaluates_first && ends_epoch(timeline.first);
+  return std::max<std::int64_t>(0, timeline.epoch(timeline.first) - known - (is_due ? 1 : 0));
+}
+
 void warn(const Options& options, const StartingPoint& start, const PipelineOptions& pipeline,
           RunLog& log) {
   for (const std::string& warning : warnings(options, start, pipeline)) log.warn(warning);
   const bool compares = pipeline.stopping.is_set() || options.best_checkpoint_kept ||
                         pipeline.rate.schedule == LearningRateSchedule::plateau;
-  const bool has_ended_epochs = start.steps > timeline_of(pipeline).steps_per_epoch;
-  if (compares && has_ended_epochs && pipeline.stopping.before.empty())
+  const std::int64_t missing = missing_evaluations(pipeline);
+  if (compares && missing > 0)
     log.warn(
-        fmt::format("no evaluations before step {} are in the train.csv of {}: train.patience, "
-                    "train.schedule plateau and checkpoint.keep_best begin here",
-                    start.steps, start.checkpoint.string()));
+        fmt::format("{} before step {} {} not in {}: train.patience, train.schedule plateau "
+                    "and checkpoint.keep_best continue without {}",
+                    counted(missing, "evaluation"), start.steps, missing == 1 ? "is" : "are",
+                    (output_of(start) / "train.csv").string(), missing == 1 ? "it" : "them"));
 }
 
 bool is_verbose(const Options& options) { return options.log_level == LogLevel::debug; }
@@ -141,9 +154,9 @@ std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFo
 }
 
 /// Whether the checkpoint is one of this output folder, not of the run that another one continues.
-bool lies_in_output(const std::filesystem::path& checkpoint, const std::filesystem::path& output) {
+bool lies_in_output(const StartingPoint& start, const std::filesystem::path& output) {
   std::error_code ignored;
-  return std::filesystem::equivalent(checkpoint.parent_path(), output / "checkpoints", ignored);
+  return std::filesystem::equivalent(output_of(start), output, ignored);
 }
 
 /// Removes folders that a process left which was killed while it wrote or removed a checkpoint.
@@ -390,7 +403,7 @@ Agreement agreement_of(const PipelineOptions& pipeline, const std::optional<Outp
 void tidy_output(const Options& options, const Resumption& resumption,
                  const EarlyStopping& stopping) {
   const StartingPoint& start = resumption.start;
-  if (!resumption.output || !lies_in_output(start.checkpoint, *resumption.output)) return;
+  if (!resumption.output || !lies_in_output(start, *resumption.output)) return;
   remove_leftovers(*resumption.output, start.steps);
   const std::string warning =
       print_best(options, *resumption.output / "checkpoints", stopping.before);
@@ -420,9 +433,9 @@ int lead_run(const TrainCommand& command,
       start.weights = std::filesystem::absolute(initial_weights(options));
     check_continues(options, start);
     pipeline = pipeline_options(options, start, process_options(command.world));
-    pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
+    pipeline->evaluates_first = is_evaluation_due(start, timeline_of(*pipeline));
     timeline = timeline_of(*pipeline);
-    pipeline->stopping.before = earlier_evaluations(resumption);
+    pipeline->stopping.before = earlier_evaluations(start);
     check_graph(options, *pipeline);
     check_model_file(pipeline->model);
     stopped_early = reason_to_stop(pipeline->stopping, pipeline->stopping.before);
@@ -440,6 +453,7 @@ int lead_run(const TrainCommand& command,
     return exit_done;
   }
   folder->write_options(options_for_restart(options, pipeline->partition));
+  take_over_rows(start, folder->csv());
   print_heading(options, *pipeline, *folder, start, timeline);
   const std::string processes = command.world ? command.world->heading() : "";
   if (command.world) print_out("{}\n", processes);

@@ -6,14 +6,17 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include "apps/options/option_changes.h"
 #include "apps/output/csv.h"
 #include "apps/output/folder.h"
 #include "apps/train/run_log.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/file.h"
 
 namespace troupe {
 namespace {
@@ -50,6 +53,10 @@ Resumption find_resumption(const std::string& restart,
     if (!std::filesystem::exists(path))
       throw Error(ErrorCode::usage, fmt::format("--restart {}: there is no such folder", restart),
                   "give auto, a checkpoint, or the output folder of a run");
+    if (!std::filesystem::is_directory(path))
+      throw Error(ErrorCode::usage, fmt::format("--restart {}: it is a file", restart),
+                  "give auto, the folder of a checkpoint, or the output folder of a run; to begin "
+                  "with the weights of a file: -r model.weights=FILE");
     const bool own_folder = !output && holds_run(path);
     return {read_starting_point(path), own_folder ? path : output};
   }
@@ -172,18 +179,30 @@ Error with_resume_hint(const Error& error, const std::filesystem::path& output,
           alone ? hint : fmt::format("{}; {}", error.remedy(), hint)};
 }
 
-std::vector<Evaluation> earlier_evaluations(const Resumption& resumption) {
-  const std::filesystem::path& checkpoint = resumption.start.checkpoint;
-  if (checkpoint.empty()) return {};
-  const auto run = std::filesystem::absolute(checkpoint).parent_path().parent_path();
-  return evaluations_until(run / "train.csv", resumption.start.steps);
+std::filesystem::path output_of(const StartingPoint& start) {
+  if (start.checkpoint.empty()) return {};
+  // The path may be a link, or end with a slash.
+  return std::filesystem::canonical(start.checkpoint).parent_path().parent_path();
 }
 
-bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline) {
-  const std::uint32_t done = resumption.start.steps;
-  return resumption.output && done > 0 && done <= timeline.steps &&
-         timeline.evaluates_after(done - 1) &&
-         lacks_evaluation(*resumption.output / "train.csv", done);
+std::vector<Evaluation> earlier_evaluations(const StartingPoint& start) {
+  if (start.checkpoint.empty()) return {};
+  return evaluations_until(output_of(start) / "train.csv", start.steps);
+}
+
+bool is_evaluation_due(const StartingPoint& start, const Timeline& timeline) {
+  const std::uint32_t done = start.steps;
+  return done > 0 && done <= timeline.steps && timeline.evaluates_after(done - 1) &&
+         lacks_evaluation(output_of(start) / "train.csv", done);
+}
+
+void take_over_rows(const StartingPoint& start, const std::filesystem::path& csv) {
+  if (start.checkpoint.empty() || !row_losses(csv).empty()) return;
+  std::ifstream file(output_of(start) / "train.csv");
+  const std::string rows{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (rows.empty()) return;
+  const Status written = write_file(csv, std::as_bytes(std::span(rows)));
+  if (!written) throw written.error();
 }
 
 }  // namespace troupe

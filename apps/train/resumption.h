@@ -27,12 +27,19 @@ Resumption find_resumption(const std::string& restart,
 /// of the latest step counts as the newest, so a later run would resume from it.
 void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32_t steps);
 
-/// Whether the run resumes after an epoch whose evaluation was not finished.
-bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline);
+/// The output folder that holds the checkpoint; empty without one.
+std::filesystem::path output_of(const StartingPoint& start);
 
-/// The evaluations of the run up to the checkpoint that it resumes from, oldest first. Reads the
-/// train.csv of the output folder that holds the checkpoint.
-std::vector<Evaluation> earlier_evaluations(const Resumption& resumption);
+/// Whether the run resumes after an epoch whose evaluation was not finished. Reads the train.csv of
+/// the folder that holds the checkpoint, as the next two functions do.
+bool is_evaluation_due(const StartingPoint& start, const Timeline& timeline);
+
+/// The evaluations of the run up to the checkpoint, oldest first.
+std::vector<Evaluation> earlier_evaluations(const StartingPoint& start);
+
+/// Copies the rows of the run into `csv`, of a run that continues in another folder, unless that
+/// has rows. Throws Error{io}.
+void take_over_rows(const StartingPoint& start, const std::filesystem::path& csv);
 
 /// Adds to an error after which a run can be resumed (a lost process or GPU, a failed actor, a
 /// damaged sample, a full disk, divergence) how to resume it from `output`, or that no checkpoint

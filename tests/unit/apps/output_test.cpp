@@ -324,13 +324,21 @@ TEST_F(Output, TheCsvHasAColumnOfTheLossScaleIfOneIsWanted) {
   EXPECT_TRUE(lacks_evaluation(path, 3));
 }
 
-TEST_F(Output, ACsvWithoutTheColumnOfTheLossScaleStaysSo) {
+TEST_F(Output, ACsvThatGoesOnGetsTheColumnOfTheLossScale) {
   const fs::path path = root_ / "train.csv";
   EXPECT_TRUE(TrainCsv(path).add(step_report(1)));
   StepReport report = step_report(2);
   report.loss_scale = 65536;
-  EXPECT_TRUE(TrainCsv(path, 1, {.loss_scale = true}).add(report));
-  EXPECT_THAT(test::read_text(path), EndsWith("\n2,1,0.333333333,0.5,1234.56,0.1,3.000,,,,\n"));
+  {
+    TrainCsv csv(path, 1, {.loss_scale = true});
+    EXPECT_TRUE(csv.fill({.loss = 0.25, .correct = 1, .count = 2}));
+    EXPECT_TRUE(csv.add(report));
+  }
+  EXPECT_EQ(test::read_text(path),
+            "step,epoch,loss,accuracy,images_per_second,learning_rate,training_seconds,loss_scale,"
+            "test_loss,test_accuracy,test_correct,test_count\n"
+            "1,1,0.333333333,0.5,1234.56,0.1,1.500,,0.25,0.5,1,2\n"
+            "2,1,0.333333333,0.5,1234.56,0.1,3.000,65536,,,,\n");
 }
 
 TEST_F(Output, TheCsvHasColumnsOfTheGpuIfOneComputes) {
@@ -355,7 +363,7 @@ TEST_F(Output, TheCsvHasColumnsOfTheGpuIfOneComputes) {
   EXPECT_EQ(row_losses(path).size(), 2u);
 }
 
-TEST_F(Output, ACsvKeepsItsColumnsOnAnotherDevice) {
+TEST_F(Output, ACsvThatGoesOnOnAnotherDeviceHasTheColumnsOfBoth) {
   const fs::path of_gpu = root_ / "gpu.csv", of_cpu = root_ / "cpu.csv";
   { EXPECT_TRUE(TrainCsv(of_gpu, 0, {.gpu = true}).add(step_report(1))); }
   { EXPECT_TRUE(TrainCsv(of_gpu, 1).add(step_report(2))); }
@@ -363,14 +371,23 @@ TEST_F(Output, ACsvKeepsItsColumnsOnAnotherDevice) {
               EndsWith("\n2,1,0.333333333,0.5,1234.56,0.1,3.000,,,,,,,\n"));
   { EXPECT_TRUE(TrainCsv(of_cpu).add(step_report(1))); }
   {
-    TrainCsv csv(of_cpu, 1, {.gpu = true});
+    TrainCsv csv(of_cpu, 1, {.loss_scale = true, .gpu = true});
     EXPECT_TRUE(csv.fill({.loss = 0.25, .correct = 1, .count = 2}));
     StepReport report = step_report(2);
     report.gpu.power_w = 300;
     EXPECT_TRUE(csv.add(report));
   }
-  EXPECT_THAT(test::read_text(of_cpu), EndsWith("0.1,1.500,0.25,0.5,1,2\n"
-                                                "2,1,0.333333333,0.5,1234.56,0.1,3.000,,,,\n"));
+  EXPECT_EQ(test::read_text(of_cpu),
+            "step,epoch,loss,accuracy,images_per_second,learning_rate,training_seconds,loss_scale,"
+            "gpu_utilisation_percent,gpu_memory_mib,gpu_power_w,"
+            "test_loss,test_accuracy,test_correct,test_count\n"
+            "1,1,0.333333333,0.5,1234.56,0.1,1.500,,,,,0.25,0.5,1,2\n"
+            "2,1,0.333333333,0.5,1234.56,0.1,3.000,,,,300,,,,\n");
+  ASSERT_EQ(evaluations_until(of_cpu, 9).size(), 1u);
+  { EXPECT_TRUE(TrainCsv(of_gpu, 2, {.loss_scale = true}).add(step_report(3))); }
+  EXPECT_THAT(test::read_text(of_gpu),
+              AllOf(HasSubstr(",training_seconds,loss_scale,gpu_utilisation_percent,"),
+                    EndsWith("\n3,1,0.333333333,0.5,1234.56,0.1,4.500,,,,,,,,\n")));
 }
 
 TEST_F(Output, ACsvThatGoesOnKeepsItsRows) {
