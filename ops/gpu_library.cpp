@@ -1,12 +1,15 @@
 #include "ops/gpu_library.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -28,23 +31,46 @@ std::vector<std::string> places() {
   return result;
 }
 
+constexpr const char* other_library = "unset it, or name the library of this build";
+
 /// Never closed: its backend lives as long as the process.
 struct OpenedFile {
   void* library;
-  std::string name;  ///< for errors
+  std::string name;    ///< for errors
+  std::string remedy;  ///< if it is another library
 };
 
-/// The file that TROUPE_CUDA_LIBRARY names. dlopen would wait for the other end of a pipe.
+/// Why the file must not be opened; empty: it may. dlopen would wait for the other end of a pipe,
+/// and end the process where it maps a part of the file that is not there.
+std::string fault_of(const std::string& file) {
+  std::error_code ignored;
+  const bool is_searched_for = file.find('/') == std::string::npos;
+  if (is_searched_for || !std::filesystem::exists(file, ignored)) return {};
+  if (!std::filesystem::is_regular_file(file, ignored)) return "it is not a file";
+  std::ifstream in(file, std::ios::binary);
+  Elf64_Ehdr head{};
+  if (!in.read(reinterpret_cast<char*>(&head), sizeof head)) return "it is no library";
+  if (!std::ranges::equal(std::span(head.e_ident, SELFMAG), std::string_view(ELFMAG))) return {};
+  const std::uint64_t size = std::filesystem::file_size(file, ignored);
+  in.seekg(static_cast<std::streamoff>(head.e_phoff));
+  for (int i = 0; i < head.e_phnum; ++i) {
+    Elf64_Phdr part{};
+    if (!in.read(reinterpret_cast<char*>(&part), sizeof part) ||
+        (part.p_type == PT_LOAD && part.p_offset + part.p_filesz > size))
+      return fmt::format("it is truncated, to {} bytes", size);
+  }
+  return {};
+}
+
 Result<OpenedFile> open_named(const std::string& file) {
   const std::string name = fmt::format("TROUPE_CUDA_LIBRARY={}", file);
-  std::error_code ignored;
-  const bool other =
-      std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored);
-  if (!other)
+  std::string fault = fault_of(file);
+  if (fault.empty()) {
     if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL))
-      return OpenedFile{library, name};
-  return no_gpu(fmt::format("{}: {}", name, other ? "it is not a file" : dlerror()),
-                "unset it, or name the library of this build");
+      return OpenedFile{library, name, other_library};
+    fault = dlerror();
+  }
+  return no_gpu(fmt::format("{}: {}", name, fault), other_library);
 }
 
 Result<OpenedFile> open_file() {
@@ -52,8 +78,10 @@ Result<OpenedFile> open_file() {
     return open_named(named);
   std::string reason;
   for (const std::string& place : places()) {
+    if (const std::string fault = fault_of(place); !fault.empty())
+      return no_gpu(fmt::format("{}: {}", place, fault), "build it again");
     if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL))
-      return OpenedFile{library, place};
+      return OpenedFile{library, place, "build it again"};
     reason = dlerror();
     if (place != library_name) return no_gpu(reason);  // it is there and cannot be opened
   }
@@ -65,11 +93,11 @@ Result<OpenedFile> open_file() {
 Result<const GpuLibrary*> open_library() {
   const Result<OpenedFile> file = open_file();
   if (!file) return file.error();
-  const auto& [opened, name] = file.value();
+  const auto& [opened, name, remedy] = file.value();
   const auto version = reinterpret_cast<const char* (*)()>(dlsym(opened, "troupe_cuda_version"));
   const auto library =
       reinterpret_cast<const GpuLibrary* (*)()>(dlsym(opened, "troupe_cuda_library"));
-  if (!version) return no_gpu(fmt::format("{}: it is not {}", name, library_name));
+  if (!version) return no_gpu(fmt::format("{}: it is not {}", name, library_name), remedy);
   if (std::string_view(version()) != TROUPE_VERSION || !library)
     return no_gpu(fmt::format("{} is of Troupe {}, this program of {}{}", name, version(),
                               TROUPE_VERSION, library ? "" : ", but of another build"),

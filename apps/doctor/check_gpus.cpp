@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "apps/doctor/checks.h"
+#include "apps/error_wording.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -56,6 +57,11 @@ class GpuChecks {
                          std::move(remedy), of_process});
   }
 
+  void refuse(const Error& error) {
+    const Error worded = in_words_of_the_command(error);
+    refuse(worded.message(), worded.remedy());
+  }
+
   void check_effect() {
     if (computes_on_gpu(machine_, demands_)) return;
     if (demands_.cuda_graphs)
@@ -83,8 +89,7 @@ class GpuChecks {
   }
 
   void check_library() {
-    if (is_built_with_cuda())
-      return refuse(machine_.cuda_error->message(), machine_.cuda_error->remedy());
+    if (is_built_with_cuda()) return refuse(*machine_.cuda_error);
     refuse("this troupe is built without CUDA",
            fmt::format("build it with ./dev build --cuda, or {}",
                        asked() ? "-r device=cpu" : "use CPU nodes"));
@@ -110,9 +115,10 @@ class GpuChecks {
       refuse(fmt::format("CUDA_VISIBLE_DEVICES={} hides all GPUs",
                          machine_.variable("CUDA_VISIBLE_DEVICES")),
              "unset CUDA_VISIBLE_DEVICES", true);
+    else if (cuda.failure)
+      refuse(*cuda.failure);
     else
-      refuse(cuda.failure ? cuda.failure->message() : "CUDA shows no GPU",
-             cuda.failure ? cuda.failure->remedy() : "ask the scheduler for a GPU");
+      refuse("CUDA shows no GPU", "ask the scheduler for a GPU");
     return false;
   }
 

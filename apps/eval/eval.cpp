@@ -13,14 +13,15 @@
 #include "actors/evaluate.h"
 #include "actors/weights_file.h"
 #include "apps/command.h"
+#include "apps/error_wording.h"
 #include "apps/files/best_checkpoint.h"
 #include "apps/options/load_options.h"
 #include "apps/options/option_changes.h"
 #include "apps/options/options_table.h"
 #include "apps/output/report.h"
 #include "apps/train/training.h"
+#include "apps/train/warnings.h"
 #include "apps/verbs.h"
-#include "ops/devices.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
@@ -143,11 +144,13 @@ int print_evaluation(const EvalArguments& arguments, const Definitions& own) {
   const Options options = options_for(arguments, weights, own);
   PipelineOptions pipeline = options.pipeline;
   pipeline.model = options.model.chosen();
-  pipeline.stream.device = choose_device(options.device, 1);
+  set_device(options, pipeline.stream, 1);
   pipeline.stream.threads = intra_op_threads(options, 1);
   pipeline.data.dataset = open_dataset(options);
   if (const std::string sentence = trained_on(options, weights); !sentence.empty())
     print_warning("{}", sentence);
+  if (const std::string sentence = no_gpu_warning(options); !sentence.empty())
+    print_warning("{}", in_words_of_the_command(sentence, own));
   const Evaluation result = evaluate(options, pipeline, weights);
   if (!std::isfinite(result.loss)) print_warning("the test loss is not finite");
   print_out("{}{}\n", weights.name(), device_heading(pipeline.stream.device));

@@ -193,15 +193,13 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
   return start;
 }
 
-PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
-                                 const ProcessOptions& here) {
-  PipelineOptions pipeline = options.pipeline;
-  pipeline.stream.device = choose_device(options.device, here.processes);
+void set_device(const Options& options, Stream& stream, std::uint32_t processes) {
+  stream.device = choose_device(options.device, processes);
   try {
-    check_products(pipeline.stream);
+    check_products(stream);
   } catch (const Error& error) {
     if (options.device != DeviceChoice::automatic) throw;
-    if (here.processes > 1)
+    if (processes > 1)
       throw Error(error.code(), error.message() + "; several processes compute on the CPU",
                   error.remedy() + " in one process");
     const Result<Device> gpu = find_gpu();
@@ -210,6 +208,12 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
                 fmt::format("{}; device is auto, and {}", error.message(), gpu.error().message()),
                 error.remedy());
   }
+}
+
+PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
+                                 const ProcessOptions& here) {
+  PipelineOptions pipeline = options.pipeline;
+  set_device(options, pipeline.stream, here.processes);
   pipeline.model = options.model.chosen();
   pipeline.optimizer = optimizer_of(options);
   if (options.aggregation == Aggregation::asynchronous)

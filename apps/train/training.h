@@ -42,6 +42,10 @@ StartingPoint read_starting_point(const std::filesystem::path& path);
 /// not need it. Throws Error{bad_options} if it does not exist.
 std::filesystem::path initial_weights(const Options& options);
 
+/// The device of a stream of the run, by the options. Throws Error where there is none, or where it
+/// does not compute products as the stream says.
+void set_device(const Options& options, Stream& stream, std::uint32_t processes);
+
 /// One of the processes of a run.
 struct ProcessOptions {
   std::uint32_t process = 0;

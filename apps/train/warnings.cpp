@@ -138,15 +138,20 @@ std::vector<std::string> device_warnings(const Options& options, const PipelineO
       sentences.emplace_back(
           "computing on the CPU: no transport carries a GPU's tensors between processes; to use "
           "the GPU, start one process");
-  } else if (options.device == DeviceChoice::automatic) {
-    if (const auto gpu = find_gpu(); !gpu && gpu.error().code() == ErrorCode::unsupported)
-      sentences.push_back(
-          fmt::format("computing on the CPU: {}; {}", gpu.error().message(), gpu.error().remedy()));
+  } else if (const std::string sentence = no_gpu_warning(options); !sentence.empty()) {
+    sentences.push_back(sentence);
   }
   return sentences;
 }
 
 }  // namespace
+
+std::string no_gpu_warning(const Options& options) {
+  if (options.device != DeviceChoice::automatic) return {};
+  const auto gpu = find_gpu();
+  if (gpu || gpu.error().code() != ErrorCode::unsupported) return {};
+  return fmt::format("computing on the CPU: {}; {}", gpu.error().message(), gpu.error().remedy());
+}
 
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const WorkLimits shares{.pipeline = std::ssize(pipeline.partition),

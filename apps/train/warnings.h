@@ -13,6 +13,10 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline);
 /// A warning if the number of threads comes from environment variables that make no sense.
 std::vector<std::string> variable_warnings(const Options& options);
 
+/// A warning if the options leave the choice of the device to the run, and a GPU that this build
+/// could use cannot be used; else empty.
+std::string no_gpu_warning(const Options& options);
+
 /// These, those of the options, and warnings about the machine and the checkpoint: more threads
 /// than cores, other kernels than those of the resumed run.
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start,

@@ -159,7 +159,10 @@ TEST_F(Gpu, ResumesToTheSameBitsAndIsEvaluatedOnTheCpuToo) {
   expect_evaluates_on_gpu("part");
   const double on_gpu = test_loss(command({"eval", "whole"}));
   EXPECT_NEAR(test_loss(command({"eval", "whole", "-r", "device=cpu"})), on_gpu, 1e-5);
-  EXPECT_NEAR(test_loss(with_library("/missing.so", {"eval", "whole"})), on_gpu, 1e-5);
+  const Outcome without = with_library("/missing.so", {"eval", "whole"});
+  EXPECT_NEAR(test_loss(without), on_gpu, 1e-5);
+  EXPECT_THAT(without.out + without.error,
+              HasSubstr("warning: computing on the CPU: no GPU can be used: TROUPE_CUDA_LIBRARY="));
   const Outcome asked = with_library("/missing.so", {"eval", "whole", "-r", "device=cuda"});
   EXPECT_NE(asked.exit_code, 0);
   EXPECT_THAT(asked.error, AllOf(HasSubstr("no GPU can be used"), HasSubstr("/missing.so")));
@@ -254,6 +257,20 @@ TEST_F(Gpu, PlansWithoutAnyLibraryForAGpuThatIsDescribed) {
                       "can be used: TROUPE_CUDA_LIBRARY=/missing.so")));
 }
 
+TEST_F(Gpu, RefusesALibraryThatWasCutShort) {
+  const fs::path cut = root_ / "cut.so";
+  fs::copy_file(TROUPE_CUDA_ON_CPU, cut);
+  for (const std::uintmax_t size : {fs::file_size(cut) / 2, std::uintmax_t{1000}}) {
+    fs::resize_file(cut, size);
+    for (const char* verb : {"doctor", "train"}) {
+      const Outcome outcome = with_library(cut.string(), {verb, "options.yaml"});
+      EXPECT_THAT(outcome.out + outcome.error,
+                  AllOf(HasSubstr("cut.so: it is truncated, to " + std::to_string(size)),
+                        HasSubstr("unset it, or name the library of this build")));
+    }
+  }
+}
+
 TEST_F(Gpu, NamesAFileThatIsNoLibraryForGpus) {
   ASSERT_EQ(::mkfifo((root_ / "pipe").c_str(), 0600), 0);
   for (const auto& [file, reason] :
@@ -261,7 +278,8 @@ TEST_F(Gpu, NamesAFileThatIsNoLibraryForGpus) {
         std::pair(std::string("libc.so.6"), "it is not libtroupe_cuda.so")}) {
     const Outcome outcome = with_library(file, {"train", "options.yaml", "-r", "device=cuda"});
     EXPECT_EQ(outcome.exit_code, 1);
-    EXPECT_THAT(outcome.error, HasSubstr("TROUPE_CUDA_LIBRARY=" + file + ": " + reason));
+    EXPECT_THAT(outcome.error, AllOf(HasSubstr("TROUPE_CUDA_LIBRARY=" + file + ": " + reason),
+                                     HasSubstr("unset it, or name the library of this build")));
   }
 }
 
