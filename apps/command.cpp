@@ -181,6 +181,15 @@ void check_assignments(const CLI::App& app, const std::vector<std::string>& word
     throw needs_own_flags(name, assignments);
 }
 
+/// Throws for a flag with an empty value, such as that of a variable which is not set.
+void check_values(const CLI::App& app) {
+  for (const CLI::App* verb : app.get_subcommands())
+    for (const CLI::Option* option : verb->get_options())
+      if (!option->get_positional() && std::ranges::count(option->results(), "") > 0)
+        throw Error(ErrorCode::usage, fmt::format("{} has an empty value", option->get_name()),
+                    fmt::format("give it a value, or leave out {}", option->get_name()));
+}
+
 /// A flag that the verb does not have.
 Error unknown_flag(const CLI::App& used, const std::string& name, const std::string& word,
                    const Definitions& own) {
@@ -319,6 +328,7 @@ void check_words(const std::vector<std::string>& words) {
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 wants them
     check_assignments(app, words);
+    check_values(app);
   } catch (const CLI::Success&) {  // --help: the processes show it
   } catch (const CLI::ParseError& error) {
     throw usage_error(app, error, words, {});
@@ -340,6 +350,7 @@ int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv
   }
   app.parse(static_cast<int>(words.size()), words.data());
   check_assignments(app, {argv + 1, argv + argc});
+  check_values(app);
   const int code =
       chosen({.program = argv[0], .command_line = command_line(argc, argv), .own = own});
   // A listing that could not be written is a failure; training needs no terminal.

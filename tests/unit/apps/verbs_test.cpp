@@ -312,6 +312,22 @@ TEST_F(Verbs, InspectCountsEpochsFromOneAsTheEpochLinesDo) {
   EXPECT_THAT(inspected("25"), HasSubstr("after step 25 of 25, in epoch 3/3 (step 5 of 10)"));
 }
 
+TEST_F(Verbs, TrainRefusesToResumeFromNothingAndFromAFile) {
+  const std::string options = (root_ / "o.yaml").string(), out = (root_ / "out").string();
+  std::ofstream(options) << resolved_yaml(options_);
+  const auto restarted = [&](const std::string& from) {
+    const Ran ran = run_troupe({"train", options, "-o", out, "--restart", from});
+    EXPECT_EQ(ran.code, exit_usage);
+    EXPECT_FALSE(fs::exists(out));
+    return ran.error;
+  };
+  EXPECT_THAT(restarted(""), HasSubstr("--restart has an empty value"));
+  EXPECT_THAT(restarted(options),
+              testing::AllOf(HasSubstr("o.yaml: it is a file"), HasSubstr("-r model.weights=")));
+  EXPECT_THAT(run_troupe({"eval", checkpoint_.string(), "--options", ""}).error,
+              HasSubstr("--options has an empty value"));
+}
+
 TEST_F(Verbs, InspectPrintsOtherPositionsAsTheyAre) {
   Manifest manifest;
   manifest.step = 8;
