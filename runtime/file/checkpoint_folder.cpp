@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <optional>
 
@@ -83,6 +85,17 @@ Result<std::vector<Candidate>> candidates_in(const std::filesystem::path& folder
   return found;
 }
 
+/// Throws Error{io} if permissions do not let this process read the checkpoint: it may be whole.
+void check_readable(const std::filesystem::path& folder) {
+  const Result<std::vector<std::string>> names = names_in(folder);
+  if (!names && ::access(folder.c_str(), F_OK | R_OK | X_OK) != 0 && errno == EACCES)
+    throw names.error();
+  if (!names) return;
+  for (const std::string& name : names.value())
+    if (::access((folder / name).c_str(), R_OK) != 0 && errno == EACCES)
+      throw system_error("opening", folder / name, EACCES);
+}
+
 /// Takes the name away at once, then the files.
 Status remove_checkpoint(const std::filesystem::path& folder) {
   const std::filesystem::path aside =
@@ -142,6 +155,7 @@ CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path) {
       choice.folder = info.folder;
       return choice;
     }
+    check_readable(info.folder);
     choice.skipped.push_back(fmt::format("{}: {}", info.folder.string(), info.reason));
     reasons.push_back(fmt::format("{}: {}", info.folder.filename().string(), info.reason));
   }

@@ -42,7 +42,7 @@ struct CheckpointChoice {
 
 /// The checkpoint that `path` stands for: `path` itself if it holds a manifest, else the newest one
 /// below it with correct checksums of all bytes. Throws Error (bad_file) with all reasons if there
-/// is none.
+/// is none, and Error{io} if this process may not read a newer one.
 CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path);
 
 /// open_checkpoint of such a folder. Throws Error (bad_file) if it lacks a file: that names the

@@ -1,5 +1,10 @@
 #include "runtime/file/checkpoint_folder.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
 #include "runtime/file/checkpoint.h"
 #include "support.h"
 
@@ -84,6 +89,24 @@ TEST(CheckpointFolder, SaysWhyThereIsNone) {
   expect_error(ErrorCode::bad_file, {"step_00000001", "checksum"},
                [&] { newest_complete_checkpoint(out.path()); });
   expect_error(ErrorCode::io, {"/nowhere"}, [] { newest_complete_checkpoint("/nowhere"); });
+}
+
+TEST(CheckpointFolderDeathTest, DoesNotPassOverACheckpointThatItMayNotRead) {
+  TemporaryFolder out;
+  for (std::int64_t step : {1, 2}) write_step(out.path(), step);
+  ASSERT_EQ(::chmod(out.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod((out / "step_00000002" / "stage_00.tensors").c_str(), 0), 0);
+  const auto choose = [&] {
+    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(1);  // root may read everything
+    try {
+      newest_complete_checkpoint(out.path());
+    } catch (const Error& error) {
+      std::fputs(error.what(), stderr);
+    }
+    ::_exit(0);
+  };
+  EXPECT_EXIT(choose(), testing::ExitedWithCode(0),
+              "step_00000002/stage_00.tensors': Permission denied.*permissions");
 }
 
 TEST(CheckpointFolder, RefusesACheckpointUnderTheNameOfAnotherStep) {
