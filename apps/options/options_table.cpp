@@ -806,7 +806,7 @@ void add_writing(OptionFields& fields, Options& o) {
   fields.push_back(
       field("log.every_steps", o.log_every_steps,
             "steps between two rows of train.csv; a row has the mean loss and accuracy "
-            "of the steps since the row before",
+            "of the steps since the row before, or since the run was resumed",
             {.at_least = 1,
              .at_most = most_steps,
              .synonyms = {"log_interval", "log_every_n_steps", "flush_logs_every_n_steps",
