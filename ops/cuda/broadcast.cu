@@ -1,5 +1,3 @@
-#include <vector>
-
 #include "ops/broadcast_plan.h"
 #include "ops/cuda/convert.h"
 #include "ops/cuda/elements.h"

@@ -40,24 +40,25 @@ class ConvolutionPlan {
   virtual bool adds_bias() const = 0;
   /// `x`, `y` are images or their gradients, `weight` the weight or its gradient, all in the plan's
   /// layout (nhwc: [O, KH, KW, I / groups] in memory) and type; which of the three is written
-  /// follows from the pass. `bias` is [O] of f32, or undefined. Throws OutOfMemory, or the error of
-  /// a context that is lost.
+  /// follows from the pass. `bias` is [O] of f32, or undefined. Throws OutOfMemory, the error of a
+  /// context that is lost, and Error{unsupported} if cuDNN failed otherwise.
   virtual void run(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
                    const Tensor& y) = 0;
 };
 
 /// The plan that cuDNN takes to be the fastest among those that sum in f32, and multiply numbers of
 /// f32 without rounding them, or rounded to TF32 if the work allows it; if the work is
-/// deterministic, among those that fix their order of additions. Equal works on one stream have one
-/// plan, since some plans are compiled when they are made. Null if cuDNN supports none, with a
-/// warning unless the type is f64, which it is never asked for. Throws OutOfMemory, the error of a
-/// context that is lost, and Error{unsupported} if cuDNN failed otherwise.
+/// deterministic, among those that fix their order of additions. None has a workspace of more than
+/// 2 GiB. Equal works on one stream have one plan, since some are compiled when they are made. Null
+/// if cuDNN supports none, with a warning unless the type is f64, which it is never asked for.
+/// Throws OutOfMemory, the error of a context that is lost, and Error{unsupported} if cuDNN failed
+/// otherwise.
 std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream& stream,
                                                   const ConvolutionWork& work);
 
-/// The same for a described device: such a plan cannot run, and nothing is warned about. Without a
-/// driver on this host cuDNN leaves out plans that it compiles, among them forward ones of 16 bits
-/// with a bias.
+/// The same for a described device: such a plan cannot run, and a missing one is not warned about.
+/// Without a driver on this host cuDNN leaves out plans that it compiles, among them forward ones
+/// of 16 bits with a bias.
 std::shared_ptr<ConvolutionPlan> plan_convolution(const ConvolutionWork& work,
                                                   const DescribedDevice* described);
 

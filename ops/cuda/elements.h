@@ -1,6 +1,6 @@
 #pragma once
-// How host code gets at the memory of tensors for a kernel: only through these, so that every use
-// of a block is noted (BlockUses).
+// How host code gets at the memory of tensors for a kernel: through these, or `raw()` after
+// note_use(), so that every use of a block is noted (BlockUses).
 
 #include "runtime/device/block_uses.h"
 #include "runtime/tensor/tensor.h"

@@ -25,7 +25,8 @@ void check_vector(const char* kernel, const char* name, const Tensor& tensor, st
 /// Throws Error{bad_shape} unless x is [N, columns], row-major, with at least one column.
 void check_matrix(const char* kernel, const Tensor& x);
 
-/// Throws for an epilogue that the fused kernels do not have.
+/// Throws Error{bad_shape} for a residual that is not like x, Error{bad_options} for a wrong
+/// probability, and Error{unsupported} for an epilogue that the fused kernels do not have.
 void check_epilogue(const char* kernel, const Tensor& x, const NormEpilogue& epilogue);
 
 /// Throws Error{bad_shape} unless the mask is row-major and has no more axes than q.

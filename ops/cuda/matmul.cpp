@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "ops/cuda/elements.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/product.h"

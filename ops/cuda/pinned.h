@@ -9,9 +9,9 @@
 namespace troupe::cuda {
 
 /// A block of the CPU's memory that the device copies from and to while the host goes on. Blocks
-/// are kept for reuse, because pinning and unpinning memory synchronise the device. So the pool is
-/// as large as the most that was in use at once, rounded up to powers of two. Moved, not copied.
-/// Thread-safe.
+/// are kept for reuse, because pinning and unpinning memory synchronise the device. Their sizes are
+/// powers of two from 4 KiB; of each size, the pool keeps as many as were in use at once. Moved,
+/// not copied. Thread-safe.
 class Pinned {
  public:
   explicit Pinned(std::size_t bytes);  ///< throws OutOfMemory

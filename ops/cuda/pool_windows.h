@@ -20,7 +20,7 @@ struct PoolWindows {
 };
 
 /// Windows of a fixed size. Throws Error{bad_shape} for an x that is no image and for a window that
-/// does not fit, with the values.
+/// does not fit, with the values, Error{unsupported} for nchw16c.
 PoolWindows sliding_windows(const char* kernel, const Shape& x, Layout layout,
                             const PoolOptions& options);
 /// As PyTorch's AdaptiveAvgPool2d.

@@ -9,8 +9,9 @@ namespace troupe::primitives {
 /// Scaled dot-product attention, as PyTorch's: y = softmax(scale * q k^T + mask) v over the keys
 /// (A. Vaswani et al., "Attention is all you need", NeurIPS 2017). Takes q [..., tokens, features],
 /// k [..., keys, features] and v [..., keys, outputs] with the same outer axes; gives [..., tokens,
-/// outputs], row-major. A token that sees no key gets zeroes. Saves q, k, v and y, but the scores
-/// of short sequences only (T. Dao et al., "FlashAttention", NeurIPS 2022).
+/// outputs], row-major. A token that sees no key gets zeroes. Saves q, k, v, the mask and y; of
+/// short sequences also the softmax, of long ones a number for each token (T. Dao et al.,
+/// "FlashAttention", NeurIPS 2022).
 struct Attention {
   static constexpr std::string_view name = "attention";
 

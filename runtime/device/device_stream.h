@@ -53,8 +53,8 @@ using DeviceGraphPtr = std::unique_ptr<DeviceGraph>;
 /// enqueue it have returned. Backend::open_stream opens one. Devices whose work is done when a call
 /// returns, such as the CPU, have none. Kernels find it in Stream::handle.
 ///
-/// One owner enqueues kernels (OwnStream). Any thread may call the functions below. Work that was
-/// enqueued before the destructor is called still runs.
+/// One owner enqueues kernels (OwnStream). Any thread may call the functions below, but for those
+/// that name the owner. Work that was enqueued before the destructor is called still runs.
 class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
  public:
   explicit DeviceStream(Device device) : device_(device) {}
@@ -88,9 +88,9 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
 
   /// Whether the stream can capture work.
   virtual bool captures() const { return false; }
-  /// The owner begins to capture: what it enqueues does not run, but becomes part of a
-  /// graph, until end_capture(). Until then, copies from and to the CPU's memory throw, as do waits
-  /// for fences that have not passed; record() and mark() are of the point before the capture. Both
+  /// The owner begins to capture: what it enqueues does not run, but becomes part of a graph, until
+  /// end_capture(). Until then, copies from and to the CPU's memory throw, as do new waits for
+  /// fences that have not passed; record() and mark() are of the point before the capture. Both
   /// functions throw what the device answers; after end_capture() the stream works as before.
   virtual void begin_capture() {}
   virtual DeviceGraphPtr end_capture() { return nullptr; }
