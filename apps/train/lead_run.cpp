@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 
 #include "actors/weights_file.h"
@@ -159,16 +160,13 @@ bool lies_in_output(const StartingPoint& start, const std::filesystem::path& out
   return std::filesystem::equivalent(output_of(start), output, ignored);
 }
 
-/// Removes folders that a process left which was killed while it wrote or removed a checkpoint.
-void remove_leftovers(const std::filesystem::path& output, std::int64_t step) {
-  std::optional<OutputFolder> folder;
-  try {
-    folder = OutputFolder::create(output);  // locked
-  } catch (const Error&) {  // another process trains into it, or it cannot be written
-    return;
-  }
+/// Removes folders that a process left which was killed while it wrote or removed a checkpoint. No
+/// process of this run may write yet.
+void remove_leftovers(const OutputFolder& folder) {
+  if (!std::filesystem::exists(folder.checkpoints())) return;
+  constexpr std::int64_t any_step = std::numeric_limits<std::int64_t>::max();
   const Retention all{.newest = 0, .also = {}};
-  if (const Status pruned = prune_checkpoints(folder->checkpoints(), all, step); !pruned)
+  if (const Status pruned = prune_checkpoints(folder.checkpoints(), all, any_step); !pruned)
     print_warning("{}", pruned.error().message());
 }
 
@@ -404,16 +402,22 @@ void tidy_output(const Options& options, const Resumption& resumption,
                  const EarlyStopping& stopping) {
   const StartingPoint& start = resumption.start;
   if (!resumption.output || !lies_in_output(start, *resumption.output)) return;
-  remove_leftovers(*resumption.output, start.steps);
+  try {
+    remove_leftovers(OutputFolder::create(resumption.output));  // locked
+  } catch (const Error&) {  // another process trains into it, or it cannot be written
+  }
   const std::string warning =
       print_best(options, *resumption.output / "checkpoints", stopping.before);
   if (!warning.empty()) print_warning("{}", warning);
 }
 
-/// The folder of the run, new or resumed. Throws if it has checkpoints later than the one resumed.
+/// The folder of the run, new or resumed, without what a killed process has left there. Throws if
+/// it has checkpoints later than the one resumed.
 OutputFolder folder_for(const Resumption& resumption) {
   if (resumption.output) check_no_later_checkpoints(*resumption.output, resumption.start.steps);
-  return OutputFolder::create(resumption.output);
+  OutputFolder folder = OutputFolder::create(resumption.output);
+  remove_leftovers(folder);
+  return folder;
 }
 
 int lead_run(const TrainCommand& command,

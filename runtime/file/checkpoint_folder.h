@@ -58,8 +58,8 @@ struct Retention {
 /// Removes the checkpoints that do not stay, and the remains of interrupted writes. `step` is the
 /// step of the checkpoint written last. Checkpoints of later steps belong to another run: they are
 /// kept and do not count towards `newest`. Only the writer of this folder may call this, and only
-/// while no write is in progress. It renames a
-/// checkpoint before it removes the files, so none appears half removed.
+/// while no write is in progress, but for shards of later steps. It renames a checkpoint before it
+/// removes the files, so none appears half removed.
 Status prune_checkpoints(const std::filesystem::path& folder, const Retention& keep,
                          std::int64_t step);
 

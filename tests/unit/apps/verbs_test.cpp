@@ -572,6 +572,19 @@ TEST_F(Verbs, TrainScalesLossesAndResumesTheScale) {
   EXPECT_EQ(csv().find(first), csv().rfind(first)) << "the scale begins anew";
 }
 
+TEST_F(Verbs, TrainRemovesTheShardsThatAKilledRunHasLeft) {
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  const auto train = [&](const char* steps) {
+    return run_troupe({"train", (root_ / "o.yaml").string(), "-o", (root_ / "out").string(),
+                       "--restart", "auto", "-r", steps});
+  };
+  ASSERT_EQ(train("train.steps=2").code, exit_done);
+  const fs::path left = root_ / "out" / "checkpoints" / ".step_00000099.partial-shards";
+  fs::create_directories(left / "shard");
+  ASSERT_EQ(train("train.steps=3").code, exit_done);
+  EXPECT_FALSE(fs::exists(left));
+}
+
 TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
   const fs::path checkpoints = root_ / "out" / "checkpoints";
   std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
