@@ -27,14 +27,17 @@ void MemberLoop::take_events() {
     }
   // With find_coordinator the key is looked up too: the endpoint may be one of an earlier run.
   if (phase_ == Phase::joining && joining_.has_wrong_key() && !options_.find_coordinator)
-    fail_join(Error(ErrorCode::wrong_key,
-                    fmt::format("wrong job key: {} closes the connection of process {} on {} "
-                                "during the handshake",
-                                coordinator_endpoint_, getpid(), options_.host),
-                    "start all processes with the same `MemberOptions::run`, and the same "
-                    "TROUPE_JOB_KEY or job file; "
-                    "if another job or program uses that port, set `MemberOptions::coordinator` to "
-                    "another one"));
+    fail_join(wrong_key());
+}
+
+Error MemberLoop::wrong_key() const {
+  return {ErrorCode::wrong_key,
+          fmt::format("wrong job key: {} closes the connection of process {} on {} during the "
+                      "handshake",
+                      coordinator_endpoint_, getpid(), options_.host),
+          "start all processes with the same `MemberOptions::run`, and the same TROUPE_JOB_KEY or "
+          "job file; if another job or program uses that port, set `MemberOptions::coordinator` to "
+          "another one"};
 }
 
 void MemberLoop::take_coordinator() {
@@ -160,8 +163,10 @@ void MemberLoop::look_at_join(Clock::time_point now) {
     return fail_join(Error(ErrorCode::refused, "stopped before all processes had joined"));
   if (options_.find_coordinator && joining_.take_search(now)) look_for_coordinator();
   if (now >= joining_.end())
-    fail_join(joining_.timed_out(now, options_.run, coordinator_endpoint_,
-                                 fmt::format("process {} on {}", getpid(), options_.host)));
+    fail_join(joining_.has_wrong_key()
+                  ? wrong_key()
+                  : joining_.timed_out(now, options_.run, coordinator_endpoint_,
+                                       fmt::format("process {} on {}", getpid(), options_.host)));
 }
 
 void MemberLoop::look_for_coordinator() {

@@ -107,6 +107,7 @@ class MemberLoop {
   void lose_coordinator(const std::string& reason);
   void fail_requests(const Error& error);
   void fail_join(const Error& error);
+  Error wrong_key() const;
 
   void look_at_join(Clock::time_point now);
   void look_for_coordinator();

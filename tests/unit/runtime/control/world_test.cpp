@@ -213,5 +213,17 @@ TEST(ControlWorld, SaysThatTheKeyDoesNotFit) {
   EXPECT_THAT(joined.error().remedy(), HasSubstr("the same `MemberOptions::run`"));
 }
 
+// A file may name the coordinator of an earlier run for a while.
+TEST(ControlWorld, SaysThatTheKeyDoesNotFitOnceNoOtherCoordinatorIsFound) {
+  auto coordinator =
+      std::move(Coordinator::start(coordinator_options(1, JobKey::generate())).value());
+  MemberOptions options = member_options(*coordinator, 0, 1, JobKey::generate());
+  options.timeout = milliseconds(1500);
+  options.find_coordinator = [place = coordinator->endpoint()] { return place; };
+  const auto joined = Member::join(options);
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code(), ErrorCode::wrong_key);
+}
+
 }  // namespace
 }  // namespace troupe
