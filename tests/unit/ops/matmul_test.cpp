@@ -57,6 +57,19 @@ TEST(Matmul, AgreesWithTheReferenceAndGivesTheSameBitsForAnyThreads) {
   }
 }
 
+TEST(Matmul, SumsTheProductsOfAllPairsOfMatrices) {
+  const Tensor a = tensor_of({2, 1, 1, 1}, Layout::row_major, {1, 2}),
+               b = tensor_of({1, 2, 1, 1}, Layout::row_major, {10, 100});
+  const auto sum = [&](DType dtype, bool transposed_a) {
+    const Tensor y = kernels(Device::cpu(), dtype)
+                         .matmul({}, cast(a, dtype), cast(b, dtype), {transposed_a, false}, {1, 1});
+    return values_of(cast(y, DType::f32));
+  };
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const bool transposed : {false, true})
+      EXPECT_THAT(sum(dtype, transposed), testing::ElementsAre(330));
+}
+
 TEST(Matmul, OfMatricesWithoutElementsIsEmptyOrZero) {
   EXPECT_EQ(Matmul{}.forward({}, random_tensor({0, 3}, 1), random_tensor({3, 2}, 1)).shape(),
             (Shape{0, 2}));
