@@ -59,7 +59,10 @@ LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tens
   for (std::int64_t n = 0; n < logits.dim(0); ++n) {
     const double* row = logits.data<double>() + n * classes;
     const std::int64_t target = targets.data<std::int64_t>()[n];
-    const double* largest = std::max_element(row, row + classes);
+    // The first largest; what is not a number counts as the largest, as in PyTorch.
+    const double* largest = std::max_element(row, row + classes, [](double a, double b) {
+      return !std::isnan(a) && (a < b || std::isnan(b));
+    });
     const double shift = *largest;  // keeps exp from overflowing
     double sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(row[c] - shift);

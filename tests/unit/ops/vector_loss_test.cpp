@@ -1,7 +1,9 @@
+#include <cmath>
 #include <limits>
 
 #include "ops/loss.h"
 #include "runtime/error.h"
+#include "runtime/tensor/cast.h"
 #include "tests/unit/ops/vector_support.h"
 
 namespace troupe {
@@ -106,9 +108,13 @@ TEST(VectorLossValues, HugeLogitsDoNotOverflow) {
 TEST(VectorLossValues, NotANumberShowsInTheLoss) {
   const Tensor logits =
       tensor_of({1, 3}, Layout::row_major, {0, std::numeric_limits<float>::quiet_NaN(), 1});
-  const LossOutput output =
-      table().softmax_cross_entropy({}, logits, targets_of({0}), 1, false, 0, {});
-  EXPECT_TRUE(std::isnan(read_totals({}, output).loss_sum));
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const LossTotals totals = read_totals(
+        {}, kernels(Device::cpu(), dtype)
+                .softmax_cross_entropy({}, cast(logits, dtype), targets_of({0}), 1, false, 0, {}));
+    EXPECT_TRUE(std::isnan(totals.loss_sum));
+    EXPECT_EQ(totals.correct, 0);
+  }
 }
 
 TEST(VectorLossErrors, NamesTheTargetOutsideTheClasses) {
