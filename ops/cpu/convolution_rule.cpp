@@ -120,11 +120,12 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
       paths.push_back({false, Layout::row_major, Layout::nchw16c});
     }
   }
-  if (overruns(o, direction))
+  const bool is_barred = overruns(o, direction);
+  if (is_barred)
     paths = {{false, Layout::row_major, Layout::row_major}};
   else
     paths.push_back({false, Layout::nhwc, Layout::nhwc});
-  return products == DType::f32 ? paths : with_bf16(paths, amx);
+  return products == DType::f32 ? paths : with_bf16(paths, amx && !is_barred);
 }
 
 bool stays_nhwc(const ConvolutionOptions& options, Layout x) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "convolution_oracle.h"
@@ -417,6 +418,24 @@ TEST(ConvolutionRule, PrefersWinogradInF32ToLargeDirectConvolutionsInBf16Without
   EXPECT_FALSE(first(512, {32, 512, 7, 7}).winograd);
   EXPECT_FALSE(first(64, {16, 64, 32, 32}).winograd);
   EXPECT_EQ(first(64, {16, 64, 32, 32}).products, DType::bf16);
+}
+
+TEST(ConvolutionRule, KeepsWeightGradientsOfStridedPointsFromNhwcWhereChannelsFillNoVector) {
+  const auto layouts = [](std::int64_t channels, std::int64_t stride) {
+    std::set<Layout> found;
+    for (const DType products : {DType::f32, DType::bf16})
+      for (const bool amx : {false, true})
+        for (const cpu::ConvolutionPath& path :
+             cpu::convolution_paths(square(channels, 32, 1, stride, 0), {2, channels, 8, 8},
+                                    cpu::ConvolutionDirection::weight_gradient, products,
+                                    cpu::ProcessorMaker::intel, amx))
+          found.insert({path.x, path.y});
+    return found;
+  };
+  EXPECT_THAT(layouts(3, 2), testing::ElementsAre(Layout::row_major));
+  EXPECT_THAT(layouts(12, 2), testing::ElementsAre(Layout::row_major));
+  EXPECT_THAT(layouts(12, 1), testing::Contains(Layout::nhwc));
+  EXPECT_THAT(layouts(16, 2), testing::Contains(Layout::nhwc));
 }
 
 TEST(ConvolutionRule, ChoosesNhwcInBf16WithAmxUnlessWinogradIsDemanded) {
