@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <set>
@@ -26,8 +27,12 @@ std::optional<T> number_in(std::string_view cell) {
   if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
   T value{};
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc{} || end != cell.data() + cell.size()) return std::nullopt;
-  return value;
+  if (end != cell.data() + cell.size()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<T>)  // one that is too near to zero counts as zero
+    if (error == std::errc::result_out_of_range &&
+        std::abs(std::strtod(std::string(cell).c_str(), nullptr)) < 1)
+      return T{};
+  return error == std::errc{} ? std::optional(value) : std::nullopt;
 }
 std::optional<float> float_in(std::string_view cell) {
   const auto value = number_in<double>(cell);
@@ -327,7 +332,8 @@ std::shared_ptr<const SampleReader> CsvTable::open(const DatasetOptions& options
   std::optional<Table> test;
   if (folder && fs::exists(path / "test.csv", ignored)) {
     tables.push_back(&test.emplace(path / "test.csv", target));
-    if (test->feature_names() != train.feature_names())
+    if (test->feature_names() != train.feature_names() ||
+        test->target_names() != train.target_names())
       throw Error(ErrorCode::bad_file,
                   fmt::format("{} has other columns than {}", test->name(), train.name()),
                   "give both the same columns in the same order");

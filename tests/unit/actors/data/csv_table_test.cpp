@@ -96,6 +96,11 @@ TEST_F(CsvTables, MayBeOneFileWithRowsHeldOut) {
   EXPECT_EQ(data.count(Split::test), 5);
 }
 
+TEST_F(CsvTables, TakeNumbersNearZeroAsZero) {
+  const auto [data, batch] = read("a,b,y\n1e-400,-2e-999,0\n1e-40,3,1\n");
+  EXPECT_THAT(batch.samples.elements<float>(), ElementsAre(0, 0, 1e-40F, 3));
+}
+
 TEST_F(CsvTables, NameTheCellThatIsNoNumber) {
   EXPECT_THAT(
       refusal("a,b,y\n1,2,3\n1,x7,3\n"),
@@ -146,6 +151,10 @@ TEST_F(CsvTables, RefuseWhatIsNoTable) {
               HasSubstr("names 2 columns"));
   write("test.csv", "b,y\n1,2\n");
   EXPECT_THAT(refusal("a,y\n1,2\n"), HasSubstr("other columns"));
+  write("test.csv", "b,z\n1,2\n");
+  EXPECT_THAT(refusal("b,y\n1,2\n"), HasSubstr("other columns"));
+  write("test.csv", "a,z,y\n1,2,3\n");
+  EXPECT_THAT(refusal("a,y,z\n1,2,3\n", {.target = {"y", "z"}}), HasSubstr("other columns"));
   std::filesystem::remove(folder_ / "train.csv");
   try {
     (void)open_dataset(CsvTable{.path = folder_.path()});
