@@ -31,6 +31,8 @@ class PngDecoder {
       throw damaged_image(origin, "libpng has no memory");
     }
     png_set_read_fn(png_, this, read);
+    constexpr png_uint_32 none = 1;       // of 0 there would be no limit
+    png_set_chunk_cache_max(png_, none);  // texts, which may unpack to gigabytes
   }
   ~PngDecoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
   PngDecoder(const PngDecoder&) = delete;
