@@ -107,6 +107,10 @@ void read_chunk_sizes(const Id& creation, SetLayout& layout, const std::string& 
     fail(origin, fmt::format("its chunks have {} bytes or more", most_chunk_bytes),
          "write it again with chunks of a few samples");
   layout.chunk = *chunk;
+  unsigned options = 0;
+  if (H5Pget_chunk_opts(creation.get(), &options) < 0)
+    fail(origin, "the properties of its chunks cannot be read", damaged);
+  layout.filters_edges = (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) == 0;
 }
 
 /// Compares the size of the elements with that of the file and of the memory.

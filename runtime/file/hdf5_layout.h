@@ -17,6 +17,7 @@ struct SetLayout : ChunkedLayout {
   Kind kind = Kind::contiguous;
   std::uint64_t offset = 0;          ///< of contiguous elements in the file
   std::vector<Filter> filters = {};  ///< in the order of writing
+  bool filters_edges = true;         ///< also chunks that reach beyond the end of an axis
 };
 
 /// Of an open data set in a file of that many bytes; the library's lock is held. Throws

@@ -103,6 +103,20 @@ TEST_F(Hdf5, GivesRowsOfChunksThatDivideAllAxes) {
   }
 }
 
+TEST_F(Hdf5, TakesChunksBeyondTheEndsOfAxesAsTheyAreIfTheFileSaysSo) {
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);
+  Hdf5Writer(path(), access)
+      .add("x", H5T_NATIVE_FLOAT, ramp(35),
+           {.shape = {7, 5}, .chunk = {3, 2}, .with = [](hid_t creation) {
+              H5Pset_shuffle(creation);
+              H5Pset_deflate(creation, 6);
+              H5Pset_chunk_opts(creation, H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS);
+            }});
+  H5Pclose(access);
+  EXPECT_THAT(read().elements<float>(), testing::ElementsAreArray(ramp(35)));
+}
+
 TEST_F(Hdf5, IsReadByManyThreads) {
   write(ramp(400), {.shape = {100, 4}, .chunk = {3, 4}});
   const auto chunks = Hdf5File(path()).chunked("x");
@@ -198,6 +212,8 @@ TEST_F(Hdf5, RefusesSizesThatCannotBeInTheFile) {
   refuse({.shape = {many, 1000}, .chunk = {1, 1000}}, {"bytes are stored"});
   refuse({.shape = {many}, .chunk = {hsize_t{1} << 29}}, {"268435456 bytes or more"});
   refuse({.shape = {10}, .chunk = {2}}, {"never written"});
+  const auto pack = [](hid_t creation) { H5Pset_deflate(creation, 6); };
+  refuse({.shape = {10}, .chunk = {2}, .with = pack}, {"never written"});
   refuse({.shape = {2, 1, 1, 1, 1, 1, 1}}, {"it has 7 axes"});
   H5Dclose(Hdf5Writer(path()).create("x", {.shape = {0, 3}, .chunk = {1, 3}}));
   EXPECT_EQ(read().element_count(), 0);

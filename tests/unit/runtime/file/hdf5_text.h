@@ -22,8 +22,8 @@ struct Hdf5Set {
 /// Adds data sets and links to a new file. Calls of libhdf5 that fail show when it is read.
 class Hdf5Writer {
  public:
-  explicit Hdf5Writer(const std::filesystem::path& path)
-      : file_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) {}
+  explicit Hdf5Writer(const std::filesystem::path& path, hid_t access = H5P_DEFAULT)
+      : file_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)) {}
   ~Hdf5Writer() { H5Fclose(file_); }
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
