@@ -110,11 +110,8 @@ StoredChunk fetch_chunk(const OpenSet& set, const SetLayout& layout,
   std::array<hsize_t, Shape::max_rank> offset{};
   std::ranges::copy(first, offset.begin());
   hsize_t size = 0;
-  std::string reason;
-  if (H5Dget_chunk_storage_size(set.id->get(), offset.data(), &size) < 0) reason = library_reason();
-  const bool is_unwritten = reason.find("not allocated") != std::string::npos;
-  if (!reason.empty() && !is_unwritten)
-    fail(origin, "a chunk cannot be found: " + reason, hdf5::damaged);
+  if (H5Dget_chunk_info_by_coord(set.id->get(), offset.data(), nullptr, nullptr, &size) < 0)
+    fail(origin, "a chunk cannot be found: " + library_reason(), hdf5::damaged);
   if (size == 0)
     fail(origin, fmt::format("its rows from {} on were never written", first[0]),
          "write all samples, or make the array smaller");
