@@ -97,8 +97,7 @@ class PlannedConvolution final : public LayerKernel {
 
   void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
                    std::uint64_t version) override {
-    const std::int64_t inputs = o_.in_channels / o_.groups;
-    weight_.use(weight.reshape({o_.out_channels, inputs, o_.kernel_h, o_.kernel_w}), version);
+    weight_.use(weight.reshape(weight_shape(o_)), version);
     has_bias_ = bias.defined();
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {

@@ -27,7 +27,7 @@ class Convolution final : public LayerKernel {
 
   void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
                    std::uint64_t version) override {
-    weights_.use(as_images(weight), bias, version);
+    weights_.use(weight.reshape(weight_shape(o_)), bias, version);  // one of sequences has no row
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
@@ -66,7 +66,7 @@ class Convolution final : public LayerKernel {
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& given_grad, Tensor& bias_grad) override {
     if (bias_grad.defined()) channel_sums(stream, grad, bias_grad);
-    Tensor weight_grad = as_images(given_grad);
+    Tensor weight_grad = given_grad.reshape(weight_shape(o_));
     const Form form = form_of(stream, x.dtype(), x.layout());
     const Tensor x_factor = factor_of(stream, x, form);
     const Tensor grad_factor = factor_of(stream, grad, form);
@@ -102,10 +102,6 @@ class Convolution final : public LayerKernel {
     Tensor aligned = result_like(stream, factor);
     copy(stream, factor, aligned);
     return aligned;
-  }
-  /// A weight of sequences, [O, I / groups, KW], as one of images.
-  Tensor as_images(const Tensor& weight) const {
-    return weight.reshape({o_.out_channels, o_.in_channels / o_.groups, o_.kernel_h, o_.kernel_w});
   }
   Shape output_shape(const Shape& x) const {
     return {x[0], o_.out_channels, (x[2] + 2 * o_.padding_h - reach_h(o_)) / o_.stride_h + 1,
