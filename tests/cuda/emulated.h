@@ -10,9 +10,9 @@ namespace troupe::testing {
 
 Device emulated_gpu();
 
-/// An opened stream of it. Since it was made, the emulator must have found nothing when it ends: no
-/// race, access out of bounds, or read of what nobody wrote. The messages are on stderr. On a GPU
-/// nobody looks.
+/// An opened stream of it. Fails the test if the emulator has found a race, an access out of bounds
+/// or a read of what nobody wrote between its construction and its end. The messages are on stderr.
+/// On a GPU nobody looks.
 class EmulatedStream {
  public:
   EmulatedStream();
