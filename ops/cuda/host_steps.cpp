@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <deque>
 #include <future>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/error.h"
 #include "runtime/quiet_thread.h"
 
 namespace troupe::cuda {
@@ -41,7 +43,11 @@ class HostThread {
   }
   bool has_steps(const QueuePtr& queue) {
     const std::lock_guard lock(mutex_);
-    return !stopped_ && !queue->steps.empty();
+    return !queue->steps.empty();
+  }
+  bool has_stopped() {
+    const std::lock_guard lock(mutex_);
+    return stopped_;
   }
   void wake() {
     {
@@ -77,19 +83,24 @@ class HostThread {
       std::erase_if(queues_, [](const QueuePtr& queue) { return queue->steps.empty(); });
     }
   }
-  // One step of each queue: a long copy of one stream holds no fence of another up.
+  // One long step of each queue: the copies of one stream hold no fence of another up.
   bool run_some(std::unique_lock<std::mutex>& lock) {
     bool some = false;
     for (const QueuePtr& queue : std::vector(queues_))
-      if (!stopped_ && !queue->steps.empty() && run_first(*queue, lock)) some = true;
+      for (Ran ran = Ran::short_step; ran == Ran::short_step;) {
+        ran = run_first(*queue, lock);
+        if (ran != Ran::nothing) some = true;
+      }
     return some;
   }
+  enum class Ran : std::uint8_t { nothing, short_step, long_step };
   // CUDA is called without the lock, which its host functions need.
-  bool run_first(HostSteps::Queue& queue, std::unique_lock<std::mutex>& lock) {
+  Ran run_first(HostSteps::Queue& queue, std::unique_lock<std::mutex>& lock) {
+    if (stopped_ || queue.steps.empty()) return Ran::nothing;
     std::shared_ptr<HostStep> first = queue.steps.front();
     in_step_ = true;
     lock.unlock();
-    const bool done = first->try_run();
+    const bool done = first->try_run(), is_long = first->is_long();
     lock.lock();
     if (done) {
       queue.steps.pop_front();
@@ -99,7 +110,8 @@ class HostThread {
     }
     in_step_ = false;
     if (stopped_) step_ended_.notify_all();
-    return done;
+    if (!done) return Ran::nothing;
+    return is_long ? Ran::long_step : Ran::short_step;
   }
 
   std::mutex mutex_;
@@ -137,7 +149,10 @@ void HostSteps::wait() const {
   std::future<void> told = last->told.get_future();
   thread.add(queue_, last);
   thread.wake();
-  told.get();
+  while (told.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready)
+    if (thread.has_stopped())
+      throw Error(ErrorCode::refused, "a stream of a GPU was waited for while the process exits",
+                  "end what uses the GPU before exit() is called");
 }
 
 cudaError_t HostSteps::wake_behind(cudaStream_t stream) {

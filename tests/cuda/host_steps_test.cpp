@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "emulated.h"
 #include "emulator/emulation.h"
@@ -74,6 +75,58 @@ TEST(CudaHostSteps, ThatFindTheContextLostFailTheCopyThatWaitsForThem) {
 TEST(CudaHostSteps, AreLeftWhenTheProcessExits) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(exit_with_a_step_left(), ::testing::ExitedWithCode(0), "");
+}
+
+[[noreturn]] void exit_while_a_thread_waits() {
+  static const auto gate = std::make_shared<Gate>();
+  static std::future<void> waits;
+  std::atexit([] {
+    try {
+      waits.get();
+    } catch (const Error&) {
+      std::_Exit(0);
+    }
+    std::_Exit(1);
+  });
+  static cuda::HostSteps steps;
+  steps.add(gate);
+  waits = std::async(std::launch::async, [] { steps.wait(); });
+  std::this_thread::sleep_for(milliseconds(100));
+  std::exit(2);
+}
+
+TEST(CudaHostSteps, ThatAreLeftAtTheExitFailTheWaitForThem) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_while_a_thread_waits(), ::testing::ExitedWithCode(0), "");
+}
+
+/// Writes its number to a list.
+struct Numbered final : cuda::HostStep {
+  Numbered(std::vector<int>* list, int own, bool takes_time)
+      : numbers(list), number(own), long_step(takes_time) {}
+  bool try_run() override {
+    numbers->push_back(number);
+    return true;
+  }
+  bool is_long() const override { return long_step; }
+  std::vector<int>* numbers;
+  int number;
+  bool long_step;
+};
+
+TEST(CudaHostSteps, OfACopyLetThoseOfOtherStreamsGoBetweenItsPieces) {
+  const auto gate = std::make_shared<Gate>();
+  std::vector<int> order;
+  cuda::HostSteps copies, fences;
+  copies.add(gate);
+  fences.add(gate);
+  for (const int piece : {1, 2}) copies.add(std::make_shared<Numbered>(&order, piece, true));
+  for (const int fence : {3, 4, 5}) fences.add(std::make_shared<Numbered>(&order, fence, false));
+  gate->open = true;
+  copies.wait();
+  fences.wait();
+  ASSERT_EQ(order.size(), 5u);
+  EXPECT_EQ(order.back(), 2);
 }
 
 }  // namespace
