@@ -9,6 +9,7 @@
 
 #include "actors/pipeline.h"
 #include "actors/pipeline_bytes.h"
+#include "ops/gpu_sizes.h"
 
 namespace troupe {
 
@@ -76,9 +77,6 @@ class Bound {
 };
 
 constexpr std::size_t smallest_block = 256;  // of an allocator
-std::size_t pinned_block(std::size_t bytes) {
-  return std::bit_ceil(std::max<std::size_t>(bytes, 4096));
-}
 constexpr const char *data_set = "data set", *pinned = "pinned memory";
 
 void Bound::add_data_set(std::size_t dataset_bytes) {
@@ -243,11 +241,11 @@ void Bound::add_copies() {
 // with a piece that does not fill its block. Windows are prepared ahead, and those of sent samples
 // stay until the device has copied them.
 std::size_t Bound::pinned_for_images() const {
-  constexpr std::size_t piece = std::size_t{4} << 20;  // of ops/cuda/copy.cpp
   const std::size_t windows = micro_batch_samples(options_) * prepared_bytes(options_);
   const std::size_t prepared =
       static_cast<std::size_t>(options_.data.prefetch) + loader_slots(options_);
-  return resident_bytes(options_) + 2 * piece + replicas(0) * prepared * pinned_block(windows);
+  return resident_bytes(options_) + 2 * copied_piece_bytes +
+         replicas(0) * prepared * pinned_block(windows);
 }
 
 // Copies go through pinned memory, in blocks of powers of two: each message between the CPU and the

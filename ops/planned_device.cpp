@@ -12,8 +12,8 @@
 #include "ops/backend.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/convolution_rule.h"
-#include "ops/cuda/blas.h"
 #include "ops/gpu_factors.h"
+#include "ops/gpu_sizes.h"
 #include "ops/planned_kernels.h"
 
 namespace troupe {
@@ -21,10 +21,6 @@ namespace {
 
 using cuda::ConvolutionPass;
 using cuda::ConvolutionWork;
-
-constexpr std::size_t product_bytes = cuda::product_workspace_limit;
-// Of a part of an attention (ops/cuda/attention.cu).
-constexpr std::int64_t most_scores = std::int64_t{1} << 25;
 
 struct Planned {
   PlannedDeviceOptions options;
@@ -172,7 +168,7 @@ class PlannedLinear final : public LayerKernel {
   }
   void weight_gradient(const Stream&, const Tensor& x, const Tensor& grad, Tensor& weight_grad,
                        Tensor& bias_grad) override {
-    planned().note(copied(x) + copied(grad) + product_bytes);
+    planned().note(copied(x) + copied(grad) + product_workspace_limit);
     clear(weight_grad, bias_grad);
   }
 
@@ -183,7 +179,7 @@ class PlannedLinear final : public LayerKernel {
     weight_.make(stream, Layout::row_major, type);
     // Summed in f32.
     planned().note(copied(factor) + (is_narrow(type) ? bytes(shape, DType::f32) : 0) +
-                   product_bytes);
+                   product_workspace_limit);
     return zeroed(stream, shape, type, Layout::row_major);
   }
 
@@ -195,8 +191,9 @@ class PlannedLinear final : public LayerKernel {
 void note_scores(const Tensor& q, const Tensor& k, const Tensor& v, std::size_t count) {
   const AttentionSizes sizes(q, k, v);
   const std::int64_t all = planned().samples(sizes.outer) * sizes.tokens * sizes.keys;
-  const auto part = static_cast<std::size_t>(std::min(all, std::max(most_scores, 64 * sizes.keys)));
-  planned().note(count * part * size_of(computed_type(q.dtype())) + product_bytes);
+  const auto part =
+      static_cast<std::size_t>(std::min(all, std::max(scores_of_a_part, 64 * sizes.keys)));
+  planned().note(count * part * size_of(computed_type(q.dtype())) + product_workspace_limit);
 }
 /// Allocates results as ops/cuda/attention.cu does, beside copies of tensors of 16 bits.
 AttentionOutput planned_attention(const Stream& stream, const Tensor& q, const Tensor& k,
@@ -272,7 +269,7 @@ const Backend& planned_backend() {
     made.multiplies = [](DType products) { return products == DType::f32 || is_narrow(products); };
     made.has_tf32 = true;
     made.take_scratch = [](std::int16_t) {
-      planned().note(product_bytes);
+      planned().note(product_workspace_limit);
       return std::exchange(planned().scratch, {});
     };
     made.fingerprint = [] { return planned().options.title; };

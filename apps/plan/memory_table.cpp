@@ -6,6 +6,7 @@
 
 #include "actors/pipeline_bytes.h"
 #include "apps/plan/planned_run.h"
+#include "ops/gpu_sizes.h"
 #include "runtime/bytes_text.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
@@ -17,8 +18,6 @@ using Place = MemoryBound::Place;
 
 // Of the driver and of CUDA's libraries, in the memory of the GPU.
 constexpr std::size_t assumed_context_bytes = std::size_t{3} << 29;
-// That a stage's plans of cuDNN may take (ops/cuda/dnn.cpp).
-constexpr std::size_t most_workspace_bytes = std::size_t{2} << 30;
 
 /// The parts of the process that needs the most there. Returns their sum.
 std::size_t print_parts(const PlannedRun& run, Place place, std::string_view of) {
@@ -89,7 +88,7 @@ bool print_fit(const PlannedRun& run, std::size_t needed) {
   const std::size_t remain = memory - with_context;
   const bool counts_workspaces = gpu.without_cudnn.empty();
   const std::size_t stages = run.pipeline.partition.size() * run.pipeline.replicas;
-  const bool certain = counts_workspaces || remain >= stages * most_workspace_bytes;
+  const bool certain = counts_workspaces || remain >= stages * plan_workspace_limit;
   print_out("{}the run {}, and {} remain\n",
             counts_workspaces ? "" : "without cuDNN's workspaces, ", certain ? "fits" : "may fit",
             bytes_text(remain));

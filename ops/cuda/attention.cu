@@ -10,15 +10,15 @@
 #include "ops/cuda/rows.h"
 #include "ops/cuda/tile_product.h"
 #include "ops/cuda/workspace.h"
+#include "ops/gpu_sizes.h"
 
 namespace troupe::cuda {
 namespace {
 
-/// The scores of a part, unless those of 64 tokens are more. The gradients' bits depend on it.
 #ifdef TROUPE_CUDA_EMULATOR
 constexpr std::int64_t most_scores = 1 << 14;  // so that small tests have several parts
 #else
-constexpr std::int64_t most_scores = 1 << 25;
+constexpr std::int64_t most_scores = scores_of_a_part;
 #endif
 
 /// A mask that is broadcast to [..., tokens, keys].

@@ -12,6 +12,7 @@
 #include "ops/cuda/library_error.h"
 #include "ops/cuda/stream.h"
 #include "ops/cuda/workspace.h"
+#include "ops/gpu_sizes.h"
 
 namespace troupe::cuda {
 namespace {

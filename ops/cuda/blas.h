@@ -16,9 +16,6 @@ namespace troupe::cuda {
 bool multiply_by_library(const Stream& stream, const Product& product, DType factors, const void* a,
                          const void* b, const void* bias, void* y);
 
-/// The most working memory, in bytes, that cuBLASLt is given for a product.
-inline constexpr std::size_t product_workspace_limit = std::size_t{32} << 20;
-
 /// "cuBLASLt 13.1.0".
 std::string blas_version();
 

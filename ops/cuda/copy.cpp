@@ -16,19 +16,17 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/pinned.h"
 #include "ops/cuda/stream.h"
+#include "ops/gpu_sizes.h"
 #include "runtime/error.h"
 
 namespace troupe::cuda {
 namespace {
 
-/// Large tensors go through blocks of this size, so that their blocks serve all of them, and the
-/// host copies one piece while the device copies another.
-constexpr std::size_t piece_bytes = std::size_t{4} << 20;
-
 /// Calls `f(offset, bytes)` for each piece of so many bytes.
 template <class F>
 void for_pieces(std::size_t bytes, F&& f) {
-  for (std::size_t at = 0; at < bytes; at += piece_bytes) f(at, std::min(piece_bytes, bytes - at));
+  for (std::size_t at = 0; at < bytes; at += copied_piece_bytes)
+    f(at, std::min(copied_piece_bytes, bytes - at));
 }
 
 void copy_async(cudaStream_t stream, void* to, const void* from, std::size_t bytes,

@@ -15,6 +15,7 @@
 #include "ops/cuda/library_error.h"
 #include "ops/cuda/stream.h"
 #include "ops/cuda/workspace.h"
+#include "ops/gpu_sizes.h"
 #include "runtime/device/block_uses.h"
 #include "runtime/error.h"
 
@@ -69,9 +70,6 @@ std::vector<std::int64_t> strides_of(const Shape& s, Layout layout) {
   if (layout == Layout::nhwc) return {s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]};
   return {s[1] * s[2] * s[3], s[2] * s[3], s[3], 1};
 }
-
-// Fixed, so that the choice, and with it the bits, do not depend on what is free.
-constexpr std::int64_t workspace_limit = std::int64_t{1} << 31;
 
 enum Id : std::int64_t { x_id = 1, weight_id, bias_id, y_id };
 
@@ -215,7 +213,7 @@ class Plan final : public ConvolutionPlan {
     if (auto made = graph_.create_execution_plans({heuristic_for(work_), fe::HeurMode_t::FALLBACK});
         made.is_bad())
       return refusal(made);
-    graph_.deselect_workspace_greater_than(workspace_limit);
+    graph_.deselect_workspace_greater_than(static_cast<std::int64_t>(plan_workspace_limit));
     graph_.deselect_numeric_notes(unwanted_notes(work_));
     std::string reason;
     std::optional<Error> failure;

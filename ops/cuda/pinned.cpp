@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -12,6 +11,7 @@
 #include "ops/cuda/error.h"
 #include "ops/cuda/event.h"
 #include "ops/cuda/stream.h"
+#include "ops/gpu_sizes.h"
 #include "runtime/tensor/out_of_memory.h"
 
 namespace troupe::cuda {
@@ -89,10 +89,6 @@ void release_unused() {
   pinned_allocator().trim();
 }
 
-std::size_t size_class(std::size_t bytes) {
-  return std::bit_ceil(std::max<std::size_t>(bytes, 4096));
-}
-
 cudaError_t pin(std::size_t bytes, void** block) {
   const cudaError_t status = cudaMallocHost(block, bytes);
   if (status != cudaErrorMemoryAllocation) return status;
@@ -113,7 +109,8 @@ void* allocate_for_tensors(std::size_t bytes) {
 
 }  // namespace
 
-Pinned::Pinned(std::size_t bytes) : data_(take_free(size_class(bytes))), bytes_(size_class(bytes)) {
+Pinned::Pinned(std::size_t bytes)
+    : data_(take_free(pinned_block(bytes))), bytes_(pinned_block(bytes)) {
   if (data_) return;
   const cudaError_t status = pin(bytes_, &data_);
   if (status != cudaErrorMemoryAllocation) {
