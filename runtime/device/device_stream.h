@@ -107,9 +107,7 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
 };
 
 /// The stream on which a kernel enqueues its work; null on a device that has none.
-inline DeviceStream* device_stream(const Stream& stream) {
-  return static_cast<DeviceStream*>(stream.handle);
-}
+inline DeviceStream* device_stream(const Stream& stream) { return stream.handle; }
 
 /// Blocks until all work of the stream is done, as DeviceStream::synchronize; where calls return
 /// when they are done, there is nothing to wait for.

@@ -7,7 +7,8 @@
 
 namespace troupe {
 
-struct Backend;  // runtime/tensor/backend.h
+struct Backend;      // runtime/tensor/backend.h
+class DeviceStream;  // runtime/device/device_stream.h
 
 /// A place that holds tensors and computes on them.
 struct Device {
@@ -24,8 +25,8 @@ std::string to_string(Device device);  ///< "cpu", "cuda:0"
 /// thread, so kernels use no thread-local state.
 struct Stream {
   Device device;
-  int threads = 1;         ///< intra-op width on the CPU; results do not depend on it
-  void* handle = nullptr;  ///< a DeviceStream (runtime/device/); null on devices without streams
+  int threads = 1;                 ///< intra-op width on the CPU; results do not depend on it
+  DeviceStream* handle = nullptr;  ///< null on devices without streams
   /// To what convolutions and linear layers of f32 round what they multiply: f32 (not at all), bf16
   /// or f16. Sums are in f32; results too on the CPU, on a GPU they are of this type and stay in it
   /// (mixed precision: P. Micikevicius et al., "Mixed precision training", ICLR 2018).
@@ -34,8 +35,8 @@ struct Stream {
   /// bits of mantissa: those of convolutions; those of linear layers and matmul. Only devices with
   /// Backend::has_tf32 do so.
   bool conv_tf32 = false, matmul_tf32 = false;
-  /// Whether equal calls give equal bits. If not, a GPU's convolutions may add up in any order, and
-  /// so take the algorithm that is fastest of all. The CPU's kernels are always deterministic.
+  /// Whether equal calls give equal bits. If not, a GPU's convolutions may add in any order: they
+  /// take the algorithm that cuDNN predicts to be fastest. The CPU's are always deterministic.
   bool deterministic = true;
 };
 
