@@ -47,7 +47,7 @@ std::string folders_text(const Machine& machine) {
 std::string gpus_text(const Machine& machine, const Demands& demands) {
   const int allocated = machine.allocated_gpus();
   std::string given =
-      allocated == 0 ? "no GPU is allocated" : fmt::format("{} allocated", allocated);
+      allocated == 0 ? "none allocated by a job" : fmt::format("{} allocated", allocated);
   if (!machine.cuda && machine.cuda_error && machine.cuda_error->code() == ErrorCode::io)
     return "no CUDA in this build; " + given;
   const bool several = machine.world && machine.world->size > 1;

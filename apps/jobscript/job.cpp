@@ -197,10 +197,10 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
   if (!layout.partition.note.empty())
     notes.push_back(fmt::format("partition {}: {}", layout.partition.name, layout.partition.note));
   if (request.gpu_demand && !built_with_cuda)
-    notes.push_back(
-        fmt::format("this troupe is built without CUDA: build the one that the job runs with ./dev "
-                    "build --cuda{}",
-                    layout.kind.gpu == "V100" ? "=12, as CUDA 13 has no kernels for V100" : ""));
+    notes.push_back(fmt::format(
+        "this troupe is built without CUDA, but the job needs CUDA: on the cluster, run "
+        "./dev build --cuda{}",
+        layout.kind.gpu == "V100" ? "=12, as CUDA 13 has no kernels for V100" : ""));
   if (layout.gpus > 0 && !layout.kind.gpu_cuda)
     notes.push_back(
         fmt::format("Troupe has no kernels for {}: the {} of a node stay idle; "

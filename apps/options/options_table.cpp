@@ -795,7 +795,7 @@ void add_writing(OptionFields& fields, Options& o) {
                                      "checkpoint.keep keeps the newest"}}}));
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
                          "also keep the checkpoint with the best evaluation by train.monitor; "
-                         "training then waits until a checkpoint before is written",
+                         "training then waits until the previous checkpoint is written",
                          {.synonyms = {"save_best_only", "save_best"},
                           .hints = {{"load_best_model_at_end",
                                      "checkpoint.keep_best keeps the best checkpoint, which eval "

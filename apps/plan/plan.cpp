@@ -213,10 +213,11 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   if (processes > 1) print_processes(planned);
   print_edges(planned);
   if (is_described(planned))
-    print_out("\nno times and no schedule: this device is not here to be measured\n{}",
-              given.pipeline.partition.empty() && pipeline.partition.size() > 1
-                  ? "the stages are balanced by times of this CPU; parallel.partition sets them\n"
-                  : "");
+    print_out(
+        "\nno times and no schedule: this host does not have the device\n{}",
+        given.pipeline.partition.empty() && pipeline.partition.size() > 1
+            ? "the partition comes from times on this CPU; parallel.partition sets a fixed one\n"
+            : "");
   return fits ? exit_done : exit_failed;
 }
 
@@ -230,8 +231,8 @@ int plan_or_offer_synthetic_data(const PlanArguments& arguments, const Definitio
     throw;
   throw Error(worded.code(), worded.message(),
               worded.remedy() +
-                  "; or plan for samples of the same shape, for instance -r data.name=synthetic "
-                  "-r 'data.shape=[3, 224, 224]' -r data.classes=1000");
+                  "; or plan with -r data.name=synthetic, and data.shape and data.classes of the "
+                  "data set (CIFAR-10: -r 'data.shape=[3, 32, 32]' -r data.classes=10)");
 }
 
 }  // namespace

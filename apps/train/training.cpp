@@ -204,8 +204,7 @@ void set_device(const Options& options, Stream& stream, std::uint32_t processes)
                   error.remedy() + " in one process");
     const Result<Device> gpu = find_gpu();
     if (gpu) throw;
-    throw Error(error.code(),
-                fmt::format("{}; device is auto, and {}", error.message(), gpu.error().message()),
+    throw Error(error.code(), fmt::format("{}, and {}", error.message(), gpu.error().message()),
                 error.remedy());
   }
 }

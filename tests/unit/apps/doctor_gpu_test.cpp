@@ -73,15 +73,16 @@ TEST(DoctorGpu, SaysNothingWhereAllIsWell) {
 TEST(DoctorGpu, ShowsWhichOneARunUses) {
   const auto seen = observations(with_gpu(), automatic);
   EXPECT_EQ(std::ranges::find(seen, "GPUs", &Observation::check)->seen,
-            "NVIDIA H100 (sm_90, 80 GiB); no GPU is allocated");
+            "NVIDIA H100 (sm_90, 80 GiB); none allocated by a job");
   const auto unused = observations(with_gpu(), on_cpu);
-  EXPECT_EQ(std::ranges::find(unused, "GPUs", &Observation::check)->seen, "no GPU is allocated");
+  EXPECT_EQ(std::ranges::find(unused, "GPUs", &Observation::check)->seen,
+            "none allocated by a job");
   Machine without = with_gpu();
   without.cuda.reset();
   without.cuda_error = Error(ErrorCode::io, "not found", "build it");
   const auto none = observations(without, automatic);
   EXPECT_EQ(std::ranges::find(none, "GPUs", &Observation::check)->seen,
-            "no CUDA in this build; no GPU is allocated");
+            "no CUDA in this build; none allocated by a job");
 }
 
 TEST(DoctorGpu, FlagsAllocatedGpusThatTheOptionsLeaveIdle) {
