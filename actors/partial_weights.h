@@ -12,7 +12,7 @@ struct PartialWeights {
   TensorSource tensors;                  ///< all of the model's
   std::vector<std::string> initialised;  ///< what has initial values, and why; without full stops
   std::vector<std::string> unused;  ///< tensors of the file that the model does not take, or why
-  // The first ones of both have a similar name of the other side: "a [like b of the file]".
+  // The first entries of both name a similar tensor of the other list: "a [like b of the file]".
 };
 
 /// Takes the tensors of a file whose names, shapes and types fit the model; the others have the

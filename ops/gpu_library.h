@@ -58,7 +58,8 @@ struct GpuLibrary {
 };
 
 /// The library, opened by the first call as find_gpu() says (ops/devices.h), or why it cannot be:
-/// Error{io} if it is not found, Error{unsupported} if it is of no use.
+/// Error{io} if it is not found, Error{unsupported} if it is of no use. The library sets the
+/// environment variable CUDA_DEVICE_MAX_CONNECTIONS, if it is not set, when it is opened.
 Result<const GpuLibrary*> gpu_library();
 
 }  // namespace troupe

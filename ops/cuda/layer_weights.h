@@ -25,9 +25,9 @@ struct LayerWeights {
     version = new_version;
   }
   /// The weight in a layout and type, in a copy that keeps its address, for kernels of one stream.
-  /// It is converted once for each version. A graph converts at each launch, which does not update
-  /// `version`. So a stage must evaluate a version before it trains with it: evaluation may have
-  /// had an average of the weights.
+  /// It is converted once for each version. A CUDA graph converts at each launch, which does not
+  /// update `version`. A stage must therefore evaluate a version before it trains with it: the
+  /// evaluation may convert an average of the weights into the same copy.
   const Tensor& weight_in(const Stream& stream, Layout layout, DType dtype) {
     if (layout == weight.layout() && dtype == weight.dtype()) return weight;
     Copy& copy = copies[{layout, dtype}];
