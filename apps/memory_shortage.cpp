@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "actors/memory_bound.h"
+#include "runtime/bytes_text.h"
 #include "runtime/print.h"
 #include "runtime/program.h"
 #include "runtime/shell_text.h"
@@ -62,7 +63,7 @@ std::string largest_part(const MemoryBound& bound, MemoryBound::Place place) {
   for (const auto& part : bound.parts)
     if (part.place == place && (!largest || part.bytes > largest->bytes)) largest = &part;
   if (!largest) return {};
-  return fmt::format(", of which {} MiB for {}", largest->bytes >> 20, largest->what);
+  return fmt::format(", of which {} for {}", bytes_text(largest->bytes), largest->what);
 }
 
 /// "; its edge stage/0.output → stage/1.input holds 4 × 20.0 MiB": the edge whose slots take the
@@ -82,10 +83,9 @@ std::string largest_edge(const Graph& graph, std::string_view message, Device de
         (is_failed(edge.from) || is_failed(edge.to)) && (!largest || bytes(edge) > bytes(*largest)))
       largest = &edge;
   if (!largest) return {};
-  return fmt::format("; its edge {} holds {} × {:.1f} MiB",
+  return fmt::format("; its edge {} holds {} × {}",
                      graph.edge_name(static_cast<std::size_t>(largest - edges.data())),
-                     largest->options.slots,
-                     static_cast<double>(largest->options.slot_bytes) / (1 << 20));
+                     largest->options.slots, bytes_text(largest->options.slot_bytes));
 }
 
 /// Empty if it is not known, also because there is no memory to find it out.
@@ -103,10 +103,10 @@ std::string bound_text(const PipelineOptions& pipeline, std::string_view message
     const Device on = pipeline.stream.device;
     const std::string edge = largest_edge(graph, message, of_device ? on : Device::cpu());
     if (on != Device::cpu())
-      return fmt::format("{}; the bound of a process is {} MiB on cpu, and {} MiB on {}{}", edge,
-                         largest.total(cpu) >> 20, largest.total(device) >> 20, to_string(on),
-                         of_device ? largest_part(largest, device) : "");
-    return fmt::format("{}; the bound of a process is {} MiB{}", edge, largest.total(cpu) >> 20,
+      return fmt::format("{}; the bound of a process is {} on cpu, and {} on {}{}", edge,
+                         bytes_text(largest.total(cpu)), bytes_text(largest.total(device)),
+                         to_string(on), of_device ? largest_part(largest, device) : "");
+    return fmt::format("{}; the bound of a process is {}{}", edge, bytes_text(largest.total(cpu)),
                        largest_part(largest, cpu));
   } catch (const std::exception&) {
     return {};

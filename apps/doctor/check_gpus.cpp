@@ -64,6 +64,9 @@ class GpuChecks {
 
   void check_effect() {
     if (computes_on_gpu(machine_, demands_)) return;
+    if (demands_.tf32)
+      warn("conv_precision or matmul_precision is tf32, without effect: the CPU computes",
+           "-r conv_precision=ieee -r matmul_precision=ieee, or a GPU");
     if (demands_.cuda_graphs)
       warn("cuda_graphs has no effect: the CPU computes", "-r cuda_graphs=false, or a GPU");
     if (demands_.resident)

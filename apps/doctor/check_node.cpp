@@ -158,11 +158,6 @@ Findings check_precision(const Machine& machine, const Demands& demands) {
     findings.push_back({Severity::error, "precision",
                         "precision is 16-mixed, which needs a GPU, but the CPU will compute",
                         has_bf16 ? "-r precision=32-true or bf16-mixed" : "-r precision=32-true"});
-  if (demands.tf32)
-    findings.push_back({Severity::error, "precision",
-                        "conv_precision or matmul_precision is tf32, which needs a GPU, but the "
-                        "CPU will compute",
-                        "-r conv_precision=ieee -r matmul_precision=ieee"});
   if (demands.products == DType::bf16 && !machine.features.empty() && !has_bf16)
     findings.push_back(
         {Severity::error, "precision",

@@ -179,7 +179,7 @@ void write(const fs::path& file, const std::string& content, bool force) {
                 "check the permissions of the folder");
 }
 
-/// Why the run would fail on a node without a GPU; nothing if it would not.
+/// Why the run would fail on a node without a GPU, or what it would lose there; else nothing.
 std::optional<GpuDemand> gpu_demand_of(const Options& options) {
   const Stream& stream = options.pipeline.stream;
   if (options.device == DeviceChoice::cpu) return std::nullopt;

@@ -130,11 +130,6 @@ class Validator {
     require(!on_cpu || stream.products != DType::f16, {"precision", "device"},
             "set precision to 32-true, or device to cuda",
             "precision is 16-mixed, but device is cpu: only GPUs multiply in f16");
-    require(!on_cpu || !(stream.matmul_tf32 || stream.conv_tf32),
-            {stream.matmul_tf32 ? "matmul_precision" : "conv_precision", "device"},
-            "leave it out, or set device to cuda",
-            "{} is tf32, but device is cpu: only GPUs have TF32",
-            stream.matmul_tf32 ? "matmul_precision" : "conv_precision");
   }
 
   void check_data() const {
@@ -154,11 +149,8 @@ class Validator {
     if (pipeline_.data.resident) check_resident_images();
   }
 
-  /// With device auto the same options train on a CPU, where data.resident has no effect.
+  /// Also on a CPU, where data.resident has no effect: the same options train on a GPU.
   void check_resident_images() const {
-    require(options_.device != DeviceChoice::cpu, {"data.resident", "device"},
-            "set data.resident to false, or device to cuda",
-            "data.resident is true, but device is cpu: there is no GPU to keep the images on");
     if (!data_) return;
     try {
       check_resident({.augment = pipeline_.data.augment}, pipeline_.data.mix, data_.value().samples,

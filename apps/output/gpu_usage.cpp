@@ -68,7 +68,7 @@ GpuUsage GpuMeter::summary() const {
 }
 
 std::string GpuMeter::summary_line() const {
-  if (!missing_.empty()) return "GPU: no usage data: " + missing_;
+  if (!missing_.empty()) return "GPU: no usage data in train.csv: " + missing_;
   const GpuUsage seen = summary();
   std::vector<std::string> parts;
   if (seen.utilisation_percent)

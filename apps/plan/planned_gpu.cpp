@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <map>
 #include <set>
@@ -48,12 +49,20 @@ class Workspaces {
   std::map<std::string, std::size_t> known_;
 };
 
-/// Runs a part of a large micro-batch, as the kernels that the CPU computes take time and memory.
+/// The samples to run of a micro-batch of so many: the kernels that the CPU computes take time and
+/// memory. A power of two divides without a rest.
+std::int64_t samples_to_run(std::int64_t samples, const Shape& sample) {
+  constexpr std::int64_t most = 32, least = 2;  // a batch norm needs two values
+  constexpr std::int64_t most_elements = std::int64_t{1} << 21;
+  const std::int64_t fit = most_elements / std::max<std::int64_t>(sample.element_count(), 1);
+  const auto run = static_cast<std::uint64_t>(std::clamp(fit, least, most));
+  return std::min(samples, static_cast<std::int64_t>(std::bit_floor(run)));
+}
+
 void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
                    const Stream& wanted, PipelineOptions& pipeline) {
-  constexpr std::int64_t most = 32;
   const auto samples = static_cast<std::int64_t>(micro_batch_samples(pipeline));
-  const std::int64_t run = std::min(samples, most);
+  const std::int64_t run = samples_to_run(samples, pipeline.data.dataset.samples().shape);
   Workspaces workspaces(library, described);
   pipeline.stream.device = planned_device(
       {.title = described.title,
@@ -68,7 +77,7 @@ void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
       planned_device({.title = title + ", not on this host", .workspace_bytes = {}});
     }
   } replacement{described.title};
-  const SlowNotice notice("computing the memory of the blocks on " + described.title);
+  const SlowNotice notice("computing the memory of the blocks for " + described.title);
   pipeline.block_costs =
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
                      pipeline.stream, run, 2, freezes_of(pipeline));
@@ -90,7 +99,8 @@ std::optional<DescribedDevice> device_of_flag(std::string_view name) {
   throw Error(
       ErrorCode::usage,
       fmt::format("plan: --device {}: there is no description of this device", printable(name, 40)),
-      fmt::format("{}, cpu, or cuda for the GPU of this machine",
+      fmt::format("{}; cpu; or auto or cuda for the GPU of this machine. For another GPU, compare "
+                  "the bound with its memory",
                   fmt::join(described_devices(), ", ")));
 }
 

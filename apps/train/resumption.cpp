@@ -167,8 +167,9 @@ std::string resume_hint_after_divergence(const std::filesystem::path& output,
 Error with_resume_hint(const Error& error, const std::filesystem::path& output,
                        std::optional<std::int64_t> steps) {
   const bool lost = error.code() == ErrorCode::peer_lost;
-  const std::array resumable{ErrorCode::peer_lost, ErrorCode::actor_failed, ErrorCode::device_lost,
-                             ErrorCode::diverged,  ErrorCode::bad_file,     ErrorCode::io};
+  const std::array resumable{
+      ErrorCode::peer_lost, ErrorCode::actor_failed, ErrorCode::device_lost,  ErrorCode::diverged,
+      ErrorCode::bad_file,  ErrorCode::io,           ErrorCode::out_of_memory};
   if (std::ranges::find(resumable, error.code()) == resumable.end()) return error;
   const std::string hint = error.code() == ErrorCode::diverged
                                ? resume_hint_after_divergence(output, steps)

@@ -455,7 +455,9 @@ namespace {
 std::string precision_hint(const PipelineOptions& pipeline) {
   const Stream& stream = pipeline.stream;
   const bool in_f32 = Precision{pipeline.dtype, stream.products} == Precision{};
-  if (stream.device == Device::cpu() || !in_f32 || stream.matmul_tf32 || stream.conv_tf32)
+  const bool is_forced = Environment::of_process().get("NVIDIA_TF32_OVERRIDE") == "1";
+  if (stream.device == Device::cpu() || !in_f32 || stream.matmul_tf32 || stream.conv_tf32 ||
+      is_forced)
     return {};
   return "\nf32 uses no tensor cores; for speed, try -r conv_precision=tf32 "
          "-r matmul_precision=tf32, or -r precision=bf16-mixed";

@@ -10,6 +10,7 @@
 
 #include "actors/partial_weights.h"
 #include "actors/weights_file.h"
+#include "apps/options/option_changes.h"
 #include "ops/backend.h"
 #include "ops/gpu_library.h"
 #include "runtime/text.h"
@@ -130,6 +131,8 @@ std::vector<std::string> device_warnings(const Options& options, const PipelineO
   };
   if (pipeline.data.resident && !has_resident_images(pipeline)) has_no_effect("data.resident");
   if (pipeline.stream.device == Device::cpu()) {
+    if (pipeline.stream.conv_tf32) has_no_effect("conv_precision tf32");
+    if (pipeline.stream.matmul_tf32) has_no_effect("matmul_precision tf32");
     if (pipeline.cuda_graphs) has_no_effect("cuda_graphs");
     if (!pipeline.stream.deterministic) has_no_effect("deterministic false");
   }
@@ -229,6 +232,22 @@ std::vector<std::string> weights_warnings(const Options& options, const Starting
   return sentences;
 }
 
+/// A sentence if the options ask for another first loss scale than that of the checkpoint.
+std::vector<std::string> kept_loss_scale(const Options& options, const StartingPoint& start,
+                                         const PipelineOptions& pipeline) {
+  const auto scaling = loss_scale_options(pipeline);
+  if (!scaling || scaling->mode == LossScaling::fixed ||
+      changes_since(start.options, options).find("loss_scale.init_scale ") == std::string::npos)
+    return {};
+  for (const StatePtr& state : pipeline.initial)
+    if (state && state->loss_scale)
+      return {
+          fmt::format("loss_scale.init_scale {:.9g} has no effect: the run continues with the "
+                      "loss scale of the checkpoint, {:.9g}",
+                      scaling->init_scale, state->loss_scale->scale)};
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> variable_warnings(const Options& options) {
@@ -272,6 +291,7 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
     sentences.emplace_back(
         "precision is 16-mixed without loss scaling, so small gradients become 0; to scale losses, "
         "set loss_scale.mode to auto");
+  std::ranges::move(kept_loss_scale(options, start, pipeline), std::back_inserter(sentences));
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
   const int neighbours = world ? world->local_size : 1;
@@ -284,8 +304,8 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   const std::string processor = backend(pipeline.stream.device).fingerprint();
   if (!start.processor.empty() && start.processor != processor)
     sentences.push_back(fmt::format(
-        "the checkpoint was written on another device or type of processor ({}, here {}): kernels "
-        "may select other algorithms, so the weights may differ in their last bits",
+        "the checkpoint was written on another device or type of processor, so the weights may "
+        "differ in their last bits: there {}; here {}",
         start.processor, processor));
   return sentences;
 }

@@ -122,7 +122,8 @@ class Place:
         """What keeps programs for a GPU from running here; None if nothing does."""
         for path in (self.troupe, self.tests, self.library):
             if not path.exists():
-                return f"{path} is missing; ./dev build --cuda makes it"
+                command = "./dev test" if self.emulator else "./dev build --cuda"
+                return f"{path} is missing; {command} makes it"
         for name, path in self.cuda.items():
             if not path:
                 return (f"the loader does not find {name}, with which libtroupe_cuda.so is linked; "

@@ -268,9 +268,6 @@ TEST(DoctorGpu, FlagsPrecisionsOfGpusWhereTheCpuComputes) {
   EXPECT_THAT(of_precision(with_bf16, demands), HasSubstr("-r precision=32-true or bf16-mixed"));
   demands.device = DeviceChoice::cuda;
   EXPECT_THAT(of_precision(Machine{}, demands), IsEmpty()) << "that there is no GPU is told";
-  demands = on_cpu;
-  demands.tf32 = true;
-  EXPECT_THAT(of_precision(with_gpu(), demands), HasSubstr("matmul_precision is tf32"));
 }
 
 TEST(DoctorGpu, TakesALibraryThatDoesNotSayForOneWithKernels) {

@@ -97,7 +97,7 @@ TEST(GpuMeter, TakesOneReadingBeforeItReturns) {
 TEST(GpuMeter, SaysWhyItHasNoReadings) {
   const GpuMeter meter(Error(ErrorCode::unsupported, "libnvidia-ml.so.1 is missing"));
   EXPECT_EQ(meter.latest().power_w, std::nullopt);
-  EXPECT_EQ(meter.summary_line(), "GPU: no usage data: libnvidia-ml.so.1 is missing");
+  EXPECT_EQ(meter.summary_line(), "GPU: no usage data in train.csv: libnvidia-ml.so.1 is missing");
 }
 
 }  // namespace

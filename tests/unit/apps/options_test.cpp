@@ -840,10 +840,6 @@ TEST(Options, RefuseWhatOnlyGpusComputeOnTheCpu) {
   EXPECT_THAT(refusal("device: cpu\nprecision: 16-mixed"),
               AllOf(HasSubstr("o.yaml:2:12: precision is 16-mixed, but device is cpu"),
                     HasSubstr("set precision to 32-true, or device to cuda")));
-  EXPECT_THAT(refusal("conv_precision: tf32", {"device=cpu"}),
-              HasSubstr("conv_precision is tf32, but device is cpu"));
-  EXPECT_THAT(refusal("matmul_precision: tf32\ndevice: cpu"),
-              HasSubstr("matmul_precision is tf32, but device is cpu"));
   for (const char* device : {"auto", "cuda"})
     EXPECT_EQ(parse_options(fmt::format("{{device: {}, precision: 16-mixed}}", device), "o.yaml")
                   .pipeline.stream.products,
@@ -885,10 +881,7 @@ TEST(Options, RefuseResidentImagesWhereTheGpuDoesNotPrepareThem) {
   };
   EXPECT_EQ(with({}), "no error") << "with device auto the CPU may compute";
   EXPECT_EQ(with({"device=cuda", "data.augment=[crop,flip,vertical_flip]"}), "no error");
-  EXPECT_THAT(with({"device=cpu"}),
-              AllOf(HasSubstr("override -r data.resident=true: data.resident is true, but device "
-                              "is cpu"),
-                    HasSubstr("set data.resident to false, or device to cuda")));
+  EXPECT_EQ(with({"device=cpu"}), "no error") << "there it has no effect";
   for (const char* augment : {"random_erasing", "random_resized_crop", "color_jitter"}) {
     std::vector<std::string> more = {fmt::format("data.augment=[{}]", augment)};
     if (augment == std::string_view("color_jitter")) more.emplace_back("data.color_jitter=[1,1,1]");

@@ -196,6 +196,8 @@ TEST_F(Output, SaysWhetherAFailedRunCanBeResumed) {
   EXPECT_EQ(with_resume_hint(full, root_).remedy(), "free some; no checkpoint was written");
   const Error damaged(ErrorCode::bad_file, "7.png is empty", "copy it again");
   EXPECT_EQ(with_resume_hint(damaged, root_).remedy(), "copy it again; no checkpoint was written");
+  const Error large(ErrorCode::out_of_memory, "no memory", "lower it");
+  EXPECT_EQ(with_resume_hint(large, root_).remedy(), "lower it; no checkpoint was written");
   const Error other(ErrorCode::bad_shape, "another shape", "give this one");
   EXPECT_EQ(with_resume_hint(other, root_).remedy(), "give this one");
 }
