@@ -196,6 +196,10 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
     notes.push_back(fmt::format("{} is closed {}", profile.title, profile.closed));
   if (!layout.partition.note.empty())
     notes.push_back(fmt::format("partition {}: {}", layout.partition.name, layout.partition.note));
+  if (layout.gpus == 0 && shape.bf16)
+    notes.emplace_back(
+        "precision is bf16-mixed, for which CPUs need AVX-512 BF16 or AMX: troupe doctor on a node "
+        "tells whether it has one");
   if (request.gpu_demand && !built_with_cuda)
     notes.push_back(fmt::format(
         "this troupe is built without CUDA, but the job needs CUDA: on the cluster, run "

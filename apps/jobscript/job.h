@@ -58,6 +58,7 @@ struct JobShape {
   std::string file;  ///< as it was named on the command line
   WorkLimits work;
   bool interface_open = false;  ///< whether the script may set parallel.interface
+  bool bf16 = false;            ///< whether convolutions and linear layers multiply in bf16
   std::string pipeline_where = "default", data_where = "default";
   std::string transport{automatic_transport};  ///< parallel.transport
   std::string fetched_data;  ///< a data set of `fetch` without data.path; empty for others

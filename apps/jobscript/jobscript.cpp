@@ -91,6 +91,7 @@ JobShape shape_of(const Options& options, const OptionOrigins& origins,
   // `auto` uses the cores that the job has, and asks for none.
   shape.intra_op_threads = std::max(1, options.intra_op_threads);
   shape.workers = options.pipeline.data.workers;
+  shape.bf16 = options.pipeline.stream.products == DType::bf16;
   shape.work = work_limits(options);
   shape.transport = options.transport.transport;
   shape.file = arguments.options.string();

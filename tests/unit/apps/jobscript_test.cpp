@@ -453,6 +453,21 @@ TEST_F(Jobscript, RequestsAGpuForPrecisionsThatOnlyGpusHave) {
                     HasSubstr("-r precision=32-true")));
 }
 
+TEST_F(Jobscript, SaysWhatBf16NeedsOnCpus) {
+  const std::string options = file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
+  const auto noted = [&](const std::vector<std::string>& settings) {
+    std::vector<std::string> words{"jobscript", "--cluster", "puhti", "-t", "2h"};
+    for (const std::string& setting : settings) words.insert(words.end(), {"-r", setting});
+    words.push_back(options);
+    const Ran made = run_troupe(words);
+    EXPECT_EQ(made.code, exit_done) << made.error;
+    return made.out + made.error;
+  };
+  EXPECT_THAT(noted({"device=cpu", "precision=bf16-mixed"}), HasSubstr("AVX-512 BF16 or AMX"));
+  EXPECT_THAT(noted({"device=cpu"}), Not(HasSubstr("AVX-512")));
+  EXPECT_THAT(noted({"device=cuda", "precision=bf16-mixed"}), Not(HasSubstr("AVX-512")));
+}
+
 TEST_F(Jobscript, ReadsMemoryAsSlurmDoes) {
   const std::string options = file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
   const auto with = [&](const char* memory) {
