@@ -88,11 +88,14 @@ std::string largest_edge(const Graph& graph, std::string_view message, Device de
                      largest->options.slots, bytes_text(largest->options.slot_bytes));
 }
 
-/// Empty if it is not known, also because there is no memory to find it out.
+/// The largest edge, and the bound if the blocks were measured. Empty if there is no memory to find
+/// them out.
 std::string bound_text(const PipelineOptions& pipeline, std::string_view message, bool of_device) {
-  if (pipeline.block_costs.empty()) return {};
   try {
     const Graph graph = build_pipeline(pipeline);
+    const Device on = pipeline.stream.device;
+    const std::string edge = largest_edge(graph, message, of_device ? on : Device::cpu());
+    if (pipeline.block_costs.empty()) return edge;
     const std::size_t dataset = pipeline.data.dataset.bytes_in_memory();
     using enum MemoryBound::Place;
     MemoryBound largest;
@@ -100,8 +103,6 @@ std::string bound_text(const PipelineOptions& pipeline, std::string_view message
       MemoryBound bound = memory_bound(pipeline, graph, dataset, process);
       if (process == 0 || bound.total() > largest.total()) largest = std::move(bound);
     }
-    const Device on = pipeline.stream.device;
-    const std::string edge = largest_edge(graph, message, of_device ? on : Device::cpu());
     if (on != Device::cpu())
       return fmt::format("{}; the bound of a process is {} on cpu, and {} on {}{}", edge,
                          bytes_text(largest.total(cpu)), bytes_text(largest.total(device)),

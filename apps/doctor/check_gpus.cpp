@@ -87,6 +87,7 @@ class GpuChecks {
     if (check_processes() && !asked()) return;
     check_kernels();
     check_mode();
+    if (machine_.gpu_error && findings_.empty()) refuse(*machine_.gpu_error);
     check_idle();
     check_tf32();
   }

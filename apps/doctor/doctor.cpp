@@ -114,7 +114,7 @@ int doctor(const DoctorArguments& arguments, const Definitions& own) {
   const std::optional<Options> options = options_of(arguments, own);
   if (arguments.network) return measure_network(options ? *options : Options(own), arguments.json);
   const Demands demands = options ? demands_of(*options) : Demands();
-  const Machine machine = observe();
+  const Machine machine = observe(demands.device != DeviceChoice::cpu);
   std::vector<Observation> seen = observations(machine, demands);
   Findings findings = check_all(machine, demands);
   if (!arguments.cluster.empty())

@@ -17,6 +17,7 @@
 #include <memory>
 #include <sstream>
 
+#include "ops/devices.h"
 #include "runtime/control/job_file.h"
 #include "runtime/world/cores.h"
 
@@ -209,10 +210,11 @@ int Machine::allocated_gpus() const {
 }
 
 bool Machine::has_usable_gpu() const {
-  return cuda && !cuda->gpus.empty() && runs_on(*cuda, cuda->gpus.front().architecture);
+  return cuda && !cuda->gpus.empty() && !gpu_error &&
+         runs_on(*cuda, cuda->gpus.front().architecture);
 }
 
-Machine observe() {
+Machine observe(bool tries_gpu) {
   Machine machine;
   const Environment environment = Environment::of_process();
   machine.environment = environment.variables();
@@ -242,6 +244,8 @@ Machine observe() {
     machine.cuda = library.value()->survey();
   else
     machine.cuda_error = library.error();
+  if (tries_gpu && machine.has_usable_gpu())
+    if (const auto gpu = find_gpu(); !gpu) machine.gpu_error = gpu.error();
   machine.folders = folders_of(machine);
   machine.interfaces = interfaces_of_node();
   machine.open_files = limit_of(RLIMIT_NOFILE);

@@ -51,6 +51,7 @@ struct Machine {
   int gpus_of_node = 0;             ///< NVIDIA's, also those that this process may not use
   std::optional<GpuSurvey> cuda;    ///< what the part for GPUs says; nothing: it cannot be opened
   std::optional<Error> cuda_error;  ///< why: Error{io} if this build has none
+  std::optional<Error> gpu_error;   ///< why the first GPU did not run a kernel, if it was tried
   bool nccl = false;                ///< whether this program contains NCCL
 
   /// The value of a variable; empty if it is not set.
@@ -60,12 +61,13 @@ struct Machine {
   bool several_nodes() const { return world && world->nodes > 1; }
   /// GPUs of this node that the queue gave to the job; 0 if none or unknown.
   int allocated_gpus() const;
-  /// Whether kernels of this program run on the first GPU that CUDA shows, as far as can be told
-  /// without running one.
+  /// Whether kernels of this program run on the first GPU that CUDA shows: they do if it was tried,
+  /// else as far as can be told without.
   bool has_usable_gpu() const;
 };
 
-/// The machine and process that this is called on.
-Machine observe();
+/// The machine and process that this is called on. `tries_gpu`: runs a kernel on the first GPU that
+/// CUDA shows, if this program has kernels for it.
+Machine observe(bool tries_gpu);
 
 }  // namespace troupe

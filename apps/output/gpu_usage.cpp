@@ -4,67 +4,101 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "runtime/quiet_thread.h"
 
 namespace troupe {
+namespace {
 
-void GpuMeter::Mean::add(const std::optional<double>& value) {
-  if (!value) return;
-  sum += *value;
-  ++count;
-}
+struct Mean {
+  double sum = 0;
+  int count = 0;
+  void add(const std::optional<double>& value) {
+    if (!value) return;
+    sum += *value;
+    ++count;
+  }
+  std::optional<double> mean() const {
+    return count == 0 ? std::nullopt : std::optional(sum / count);
+  }
+};
 
-std::optional<double> GpuMeter::Mean::mean() const {
-  return count == 0 ? std::nullopt : std::optional(sum / count);
-}
+}  // namespace
 
-GpuMeter::GpuMeter(Result<std::unique_ptr<GpuCounter>> counter, std::chrono::milliseconds period) {
+struct GpuMeter::Readings {
+  explicit Readings(std::unique_ptr<GpuCounter> from) : counter(std::move(from)) {}
+
+  void take(std::chrono::milliseconds period) {
+    std::unique_lock lock(mutex);
+    do {
+      lock.unlock();
+      const GpuUsage seen = counter->read();
+      lock.lock();
+      add(seen);
+      changed.notify_all();
+    } while (!changed.wait_for(lock, period, [this] { return done; }));
+    ended = true;
+    changed.notify_all();
+  }
+  void add(const GpuUsage& seen) {
+    ++count;
+    latest = seen;
+    utilisation.add(seen.utilisation_percent);
+    power.add(seen.power_w);
+    if (seen.memory_mib) most_memory = std::max(most_memory.value_or(0), *seen.memory_mib);
+  }
+
+  const std::unique_ptr<GpuCounter> counter;  ///< of the thread
+  std::mutex mutex;                           ///< of what follows
+  std::condition_variable changed;
+  bool done = false, ended = false;
+  int count = 0;
+  GpuUsage latest;
+  Mean utilisation, power;
+  std::optional<double> most_memory;
+};
+
+GpuMeter::GpuMeter(Result<std::unique_ptr<GpuCounter>> counter, std::chrono::milliseconds period,
+                   std::chrono::milliseconds patience)
+    : patience_(patience) {
   if (!counter) {
     missing_ = counter.error().message();
     return;
   }
-  counter_ = std::move(counter.value());
-  measure();  // so that the first rows have values
-  thread_ = quiet_thread([this, period] {
-    std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, period, [this] { return done_; })) {
-      lock.unlock();
-      measure();
-      lock.lock();
-    }
-  });
+  readings_ = std::make_shared<Readings>(std::move(counter.value()));
+  thread_ = quiet_thread([readings = readings_, period] { readings->take(period); });
+  std::unique_lock lock(readings_->mutex);
+  readings_->changed.wait_for(lock, patience_, [this] { return readings_->count > 0; });
 }
 
 GpuMeter::~GpuMeter() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    done_ = true;
-  }
-  changed_.notify_one();
-  thread_.join();
-}
-
-void GpuMeter::measure() {
-  const GpuUsage seen = counter_->read();
-  const std::lock_guard lock(mutex_);
-  latest_ = seen;
-  utilisation_.add(seen.utilisation_percent);
-  power_.add(seen.power_w);
-  if (seen.memory_mib) most_memory_ = std::max(most_memory_.value_or(0), *seen.memory_mib);
+  if (!readings_) return;
+  std::unique_lock lock(readings_->mutex);
+  readings_->done = true;
+  readings_->changed.notify_all();
+  const bool ended =
+      readings_->changed.wait_for(lock, patience_, [this] { return readings_->ended; });
+  lock.unlock();
+  if (ended)
+    thread_.join();
+  else
+    thread_.detach();
 }
 
 GpuUsage GpuMeter::latest() const {
-  const std::lock_guard lock(mutex_);
-  return latest_;
+  if (!readings_) return {};
+  const std::lock_guard lock(readings_->mutex);
+  return readings_->latest;
 }
 
 GpuUsage GpuMeter::summary() const {
-  const std::lock_guard lock(mutex_);
-  return {utilisation_.mean(), most_memory_, power_.mean()};
+  if (!readings_) return {};
+  const std::lock_guard lock(readings_->mutex);
+  return {readings_->utilisation.mean(), readings_->most_memory, readings_->power.mean()};
 }
 
 std::string GpuMeter::summary_line() const {

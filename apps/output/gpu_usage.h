@@ -2,9 +2,7 @@
 // What the GPU of a run does, as its driver tells.
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -35,12 +33,15 @@ Result<std::unique_ptr<GpuCounter>> open_nvml(const std::string& pci_bus_id,
                                               const std::string& library = "libnvidia-ml.so.1");
 
 /// Takes readings on a thread of its own until it is destroyed, so that nothing waits for the
-/// driver. Any thread may call it.
+/// driver, which may not answer if the GPU is lost. Any thread may call it.
 class GpuMeter {
  public:
-  /// Without a counter all figures are missing, and summary_line() says why.
+  /// Without a counter all figures are missing, and summary_line() says why. Returns after the
+  /// first reading, so that the first rows have values, or after `patience`.
   explicit GpuMeter(Result<std::unique_ptr<GpuCounter>> counter,
-                    std::chrono::milliseconds period = std::chrono::milliseconds(250));
+                    std::chrono::milliseconds period = std::chrono::milliseconds(250),
+                    std::chrono::milliseconds patience = std::chrono::seconds(2));
+  /// Waits for a reading that is under way, but no longer than `patience`: then its thread is left.
   ~GpuMeter();
   GpuMeter(const GpuMeter&) = delete;
   GpuMeter& operator=(const GpuMeter&) = delete;
@@ -52,23 +53,12 @@ class GpuMeter {
   std::string summary_line() const;
 
  private:
-  struct Mean {
-    double sum = 0;
-    int count = 0;
-    void add(const std::optional<double>& value);
-    std::optional<double> mean() const;
-  };
-  void measure();
+  struct Readings;
 
-  std::unique_ptr<GpuCounter> counter_;
   std::string missing_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  GpuUsage latest_;
-  Mean utilisation_, power_;
-  std::optional<double> most_memory_;
-  std::thread thread_;  // last: it uses the others
+  std::chrono::milliseconds patience_;
+  std::shared_ptr<Readings> readings_;  ///< also of the thread; null without a counter
+  std::thread thread_;
 };
 
 }  // namespace troupe

@@ -28,11 +28,14 @@ class Workspaces {
   Workspaces(const GpuLibrary* library, const DescribedDevice& on) : library_(library), on_(on) {}
 
   std::size_t bytes(const cuda::ConvolutionWork& work) {
+    misses_ = misses_ || (!library_ && work.dtype != DType::f64);
     if (!library_) return 0;
     const auto [known, is_new] = known_.try_emplace(text_of(work));
     if (is_new) known->second = library_->workspace_bytes(work, on_);
     return known->second;
   }
+  /// Whether it was asked for some of cuDNN's without cuDNN.
+  bool misses() const { return misses_; }
 
  private:
   static std::string text_of(const cuda::ConvolutionWork& work) {
@@ -46,6 +49,7 @@ class Workspaces {
 
   const GpuLibrary* library_;
   const DescribedDevice& on_;
+  bool misses_ = false;
   std::map<std::string, std::size_t> known_;
 };
 
@@ -59,7 +63,8 @@ std::int64_t samples_to_run(std::int64_t samples, const Shape& sample) {
   return std::min(samples, static_cast<std::int64_t>(std::bit_floor(run)));
 }
 
-void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
+/// Returns whether cuDNN's workspaces are missing.
+bool compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
                    const Stream& wanted, PipelineOptions& pipeline) {
   const auto samples = static_cast<std::int64_t>(micro_batch_samples(pipeline));
   const std::int64_t run = samples_to_run(samples, pipeline.data.dataset.samples().shape);
@@ -86,6 +91,7 @@ void compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
     scale_samples(costs, samples, run);
     costs.scratch_sizes = scratch;
   }
+  return workspaces.misses();
 }
 
 }  // namespace
@@ -126,12 +132,11 @@ PlannedGpu plan_for(const DescribedDevice& described, const Stream& wanted,
     Stream on_gpu = wanted;
     on_gpu.device = {library->backend(), 0};
     check_products(on_gpu);
-  } else {
+  }
+  if (compute_bytes(library, described, wanted, pipeline))
     gpu.without_cudnn = found.error().code() == ErrorCode::io
                             ? "this build has no CUDA (./dev build --cuda)"
                             : found.error().message();
-  }
-  compute_bytes(library, described, wanted, pipeline);
   pipeline.stream.products = wanted.products;
   pipeline.stream.conv_tf32 = wanted.conv_tf32;
   pipeline.stream.matmul_tf32 = wanted.matmul_tf32;

@@ -10,6 +10,7 @@
 
 #include "actors/partial_weights.h"
 #include "actors/weights_file.h"
+#include "apps/error_wording.h"
 #include "apps/options/option_changes.h"
 #include "ops/backend.h"
 #include "ops/gpu_library.h"
@@ -153,7 +154,8 @@ std::string no_gpu_warning(const Options& options) {
   if (options.device != DeviceChoice::automatic) return {};
   const auto gpu = find_gpu();
   if (gpu || gpu.error().code() != ErrorCode::unsupported) return {};
-  return fmt::format("computing on the CPU: {}; {}", gpu.error().message(), gpu.error().remedy());
+  const Error worded = in_words_of_the_command(gpu.error(), options.own);
+  return fmt::format("computing on the CPU: {}; {}", worded.message(), worded.remedy());
 }
 
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {

@@ -207,6 +207,10 @@ TEST_F(Gpu, SaysWhichOptionsUseTensorCoresWhereF32DoesNot) {
   EXPECT_THAT(whole.out, HasSubstr("\nf32 uses no tensor cores; for speed, try -r "
                                    "conv_precision=tf32 -r matmul_precision=tf32, or -r "
                                    "precision=bf16-mixed\n"));
+  const Outcome forced = emulated({"NVIDIA_TF32_OVERRIDE=1"},
+                                  {"train", "options.yaml", "-o", "forced", "-r", "train.steps=1"});
+  EXPECT_THAT(forced.out,
+              AllOf(HasSubstr("NVIDIA_TF32_OVERRIDE=1"), Not(HasSubstr("tensor cores"))));
   for (const std::string option : {"device=cpu", "precision=64-true", "matmul_precision=tf32"})
     EXPECT_THAT(train(option, {"-r", option, "-r", "train.steps=1"}).out,
                 AllOf(HasSubstr("output in "), Not(HasSubstr("tensor cores"))))
@@ -268,6 +272,16 @@ TEST_F(Gpu, RefusesALibraryThatWasCutShort) {
                         HasSubstr("unset it, or name the library of this build")));
     }
   }
+}
+
+TEST_F(Gpu, IsTriedByTheDoctor) {
+  const Outcome doctor = emulated({"CUDA_ON_CPU_DEVICE_BYTES=0"}, {"doctor", "options.yaml"});
+  EXPECT_EQ(doctor.exit_code, 1);
+  EXPECT_THAT(doctor.out, HasSubstr("error: GPUs: no GPU can be used: out of memory on cuda:0"));
+  const Outcome choosing =
+      emulated({"CUDA_ON_CPU_DEVICE_BYTES=0"}, {"doctor", "options.yaml", "-r", "device=auto"});
+  EXPECT_EQ(choosing.exit_code, 0);
+  EXPECT_THAT(choosing.out, HasSubstr("warning: GPUs: no GPU can be used"));
 }
 
 TEST_F(Gpu, NamesAFileThatIsNoLibraryForGpus) {

@@ -94,6 +94,44 @@ TEST(GpuMeter, TakesOneReadingBeforeItReturns) {
   EXPECT_EQ(meter.latest().utilisation_percent, 75);
 }
 
+/// Gives so many readings, and then none until `answer` is set.
+class StuckCounter final : public GpuCounter {
+ public:
+  struct Signals {
+    std::promise<void> stuck, answer, end;
+  };
+  StuckCounter(int readings, Signals& signals) : readings_(readings), signals_(signals) {}
+  ~StuckCounter() override { signals_.end.set_value(); }
+  GpuUsage read() override {
+    if (readings_-- == 0) {
+      signals_.stuck.set_value();
+      signals_.answer.get_future().wait();
+    }
+    return {50, 1000, 100};
+  }
+
+ private:
+  int readings_;
+  Signals& signals_;
+};
+
+TEST(GpuMeter, IsNotHeldUpByADriverThatDoesNotAnswer) {
+  for (const int readings : {0, 1, 3}) {
+    StuckCounter::Signals signals;
+    std::future<void> ended = signals.end.get_future();
+    {
+      const GpuMeter meter(
+          std::unique_ptr<GpuCounter>(std::make_unique<StuckCounter>(readings, signals)),
+          std::chrono::milliseconds(1), std::chrono::milliseconds(20));
+      EXPECT_EQ(meter.latest().power_w.has_value(), readings > 0);
+      signals.stuck.get_future().wait();
+    }
+    EXPECT_EQ(ended.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    signals.answer.set_value();
+    ended.wait();
+  }
+}
+
 TEST(GpuMeter, SaysWhyItHasNoReadings) {
   const GpuMeter meter(Error(ErrorCode::unsupported, "libnvidia-ml.so.1 is missing"));
   EXPECT_EQ(meter.latest().power_w, std::nullopt);

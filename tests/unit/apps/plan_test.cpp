@@ -212,8 +212,7 @@ TEST_F(Plan, BoundsTheMemoryOfAGpuThatNeedNotBeThere) {
       of_gpu,
       AllOf(HasSubstr("\n  stage 1 state "), HasSubstr("\n  reducer 0 "),
             HasSubstr("\nNVIDIA A100-SXM4-80GB has 80.0 GiB, of which the driver and CUDA take "
-                      "1.5 GiB (assumed):\nwithout cuDNN's workspaces, the run fits, and "
-                      "78.4 GiB remain\n"),
+                      "1.5 GiB (assumed):\nthe run fits, and 78.4 GiB remain\n"),
             Not(HasSubstr("data set"))));
   EXPECT_THAT(planned.out.substr(cpu),
               AllOf(HasSubstr("\n  data set "), HasSubstr("\n  checkpoint, being written "),
@@ -362,6 +361,37 @@ TEST(PlannedMemory, SaysByHowMuchAGpuIsTooSmallAndWhatToLower) {
               HasSubstr("1.0 GiB are missing\n  try: set data.resident to false: the images take "
                         "2.0 GiB\n"));
   EXPECT_THAT(printed_memory(9, 3, 4, 1), HasSubstr("\n  try: raise train.micro_batches"));
+}
+
+TEST_F(Plan, MissesCudnnOnlyForConvolutionsThatItComputes) {
+  const auto planned = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--device", "h100", "-r", "parallel.partition=[]"});
+    return plan(std::move(words)).out;
+  };
+  const auto misses = HasSubstr("\nwithout cuDNN's workspaces, the run");
+  const std::vector<std::string> convolutions{
+      "-r", "model.name=wide_resnet", "-r", "model.widths=[8, 8]", "-r", "parallel.pipeline=1"};
+  const auto with = [&](const std::string& option) {
+    std::vector<std::string> words = convolutions;
+    words.insert(words.end(), {"-r", option});
+    return planned(std::move(words));
+  };
+  EXPECT_THAT(planned(convolutions), misses);
+  EXPECT_THAT(with("precision=bf16-mixed"), misses);
+  EXPECT_THAT(with("precision=64-true"), Not(misses));
+  EXPECT_THAT(planned({"-r", "parallel.pipeline=1"}), Not(misses));
+}
+
+TEST_F(Plan, TellsAPlannedGpuWhetherConvolutionsAreInTf32) {
+  const auto workspaces = [&](const std::string& precision) {
+    return line(
+        plan({"--device", "h100", "-r", "model.name=wide_resnet", "-r", "model.widths=[8, 8]", "-r",
+              "parallel.pipeline=1", "-r", "parallel.partition=[]", "-r", "train.batch_size=640",
+              "-r", "train.micro_batches=1", "-r", "data.shape=[3, 64, 64]", "-r",
+              "conv_precision=" + precision}),
+        "  workspaces of kernels");
+  };
+  EXPECT_NE(workspaces("tf32"), workspaces("ieee")) << "images are reordered for tensor cores";
 }
 
 TEST(PlannedMemory, DoesNotSayThatARunFitsWhereWorkspacesThatAreNotCountedMayNot) {
