@@ -104,6 +104,35 @@ TEST(CudaStream, TimesWhatTheDeviceDoesInARange) {
   EXPECT_LE(spans[1].end, std::chrono::steady_clock::now());
 }
 
+// The first reading tells how late the host is at least: that of a later range may come much later.
+TEST(CudaStream, PlacesARangeWhereTheDeviceDidItThoughItIsReadLate) {
+  const Emulation emulation({.pace = Pace::by_hand});
+  EmulatedStream stream;
+  DeviceStream& device = *device_stream(stream.get());
+  const Tensor x = on_device(stream.get(), on_cpu_filled(1));
+  while (Emulation::advance()) {
+  }
+  using Clock = std::chrono::steady_clock;
+  Clock::duration late{};
+  const auto first = Clock::now();
+  for (const bool waits : {false, true}) {
+    device.begin_range("stage/0");
+    const Tensor y = doubled(stream.get(), x);
+    const DeviceRangePtr range = device.end_range();
+    const auto before = Clock::now();
+    while (Emulation::advance()) {
+    }
+    const auto done = Clock::now();
+    if (waits) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const auto span = range->span();
+    ASSERT_TRUE(span);
+    if (!waits) late = Clock::now() - before;
+    EXPECT_GE(span->end, before);
+    // The device's clock may be slower than the host's by a ten-thousandth.
+    if (waits) EXPECT_LE(span->end, done + late + (done - first) / 1000);
+  }
+}
+
 /// Calls of CUDA's runtime.
 struct Calls {
   std::uint64_t recordings, waits, host_functions;

@@ -219,8 +219,11 @@ TEST(ResidentPipeline, IsCountedInTheMemoryOfTheDevice) {
   EXPECT_EQ(part("resident images", MemoryBound::Place::device), (24 + 4) * image);
   EXPECT_EQ(part("loader, prepared ahead", MemoryBound::Place::cpu),
             prepared * (window + sizeof(std::int64_t)));
+  const std::size_t pinned = part("pinned memory", MemoryBound::Place::cpu);
   pipeline.evaluates = false;
   EXPECT_EQ(part("resident images", MemoryBound::Place::device), 24 * image);
+  EXPECT_NEAR(static_cast<double>(pinned - part("pinned memory", MemoryBound::Place::cpu)),
+              4 * image, 1);
   pipeline.data.resident = false;
   EXPECT_EQ(part("resident images", MemoryBound::Place::device), 0u);
 }
