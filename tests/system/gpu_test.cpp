@@ -299,17 +299,22 @@ TEST_F(Gpu, NamesAFileThatIsNoLibraryForGpus) {
 TEST_F(Gpu, PlansWithCudnnsWorkspacesWhereItIsBuiltIn) {
   const std::string library = TROUPE_CUDA_LIBRARY_FILE;
   if (library.empty()) GTEST_SKIP() << "no cuDNN 9, or no headers of its frontend";
-  const Outcome planned =
-      with_library(library, {"plan", "options.yaml", "--device", "h100", "-r",
-                             "model.widths=[16, 160, 320, 640]", "-r", "data.count=64", "-r",
-                             "train.batch_size=64", "-r", "train.micro_batches=1"});
-  ASSERT_EQ(planned.exit_code, 0) << planned.error;
-  EXPECT_THAT(planned.out, Not(HasSubstr("not counted")));
-  const std::regex line("workspaces of kernels +([0-9.]+) MiB");
-  std::smatch found;
-  ASSERT_TRUE(std::regex_search(planned.out, found, line)) << planned.out;
+  const auto workspaces = [&](const std::string& conv_precision) {
+    const Outcome planned =
+        with_library(library, {"plan", "options.yaml", "--device", "h100", "-r",
+                               "model.widths=[16, 160, 320, 640]", "-r", "data.count=64", "-r",
+                               "train.batch_size=64", "-r", "train.micro_batches=1", "-r",
+                               "conv_precision=" + conv_precision});
+    EXPECT_EQ(planned.exit_code, 0) << planned.error;
+    EXPECT_THAT(planned.out, Not(HasSubstr("not counted")));
+    const std::regex line("workspaces of kernels +([0-9.]+) MiB");
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(planned.out, found, line)) << planned.out;
+    return found.empty() ? 0 : std::stod(found[1]);
+  };
   // Of a matrix product 32 MiB, and a quarter more by size classes; cuDNN asks for more on Hopper.
-  EXPECT_GT(std::stod(found[1]), 40.0);
+  EXPECT_GT(workspaces("ieee"), 40.0);
+  EXPECT_NE(workspaces("tf32"), workspaces("ieee"));
 }
 
 TEST_F(Gpu, TellsWhichKernelsTheBuildHasWhereNoneIsForTheGpu) {

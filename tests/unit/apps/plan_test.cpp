@@ -299,9 +299,9 @@ TEST_F(Plan, SaysHowToPlanWithoutTheDataWhereTheyAreMissing) {
         "mnist, path: /no/such", "npy, path: /no/such", "csv, path: /no/such"}) {
     const Ran planned = plan({"-r", "data={name: " + data + "}"});
     EXPECT_NE(planned.code, exit_done);
-    EXPECT_THAT(planned.error, HasSubstr("; or plan for samples of the same shape, for instance "
-                                         "-r data.name=synthetic -r 'data.shape=[3, 224, 224]' "
-                                         "-r data.classes=1000\n"));
+    EXPECT_THAT(planned.error, HasSubstr("; or plan with -r data.name=synthetic, and data.shape "
+                                         "and data.classes of the data set (CIFAR-10: -r "
+                                         "'data.shape=[3, 32, 32]' -r data.classes=10)\n"));
   }
   EXPECT_THAT(plan({"-r", "data.pth=x"}).error, Not(HasSubstr("synthetic")));
 }
@@ -364,34 +364,16 @@ TEST(PlannedMemory, SaysByHowMuchAGpuIsTooSmallAndWhatToLower) {
 }
 
 TEST_F(Plan, MissesCudnnOnlyForConvolutionsThatItComputes) {
-  const auto planned = [&](std::vector<std::string> words) {
-    words.insert(words.end(), {"--device", "h100", "-r", "parallel.partition=[]"});
-    return plan(std::move(words)).out;
+  const auto with = [&](const std::string& model, const std::string& precision) {
+    return plan({"--device", "h100", "-r", "parallel.pipeline=1", "-r", "parallel.partition=[]",
+                 "-r", "model.name=" + model, "-r", "precision=" + precision})
+        .out;
   };
   const auto misses = HasSubstr("\nwithout cuDNN's workspaces, the run");
-  const std::vector<std::string> convolutions{
-      "-r", "model.name=wide_resnet", "-r", "model.widths=[8, 8]", "-r", "parallel.pipeline=1"};
-  const auto with = [&](const std::string& option) {
-    std::vector<std::string> words = convolutions;
-    words.insert(words.end(), {"-r", option});
-    return planned(std::move(words));
-  };
-  EXPECT_THAT(planned(convolutions), misses);
-  EXPECT_THAT(with("precision=bf16-mixed"), misses);
-  EXPECT_THAT(with("precision=64-true"), Not(misses));
-  EXPECT_THAT(planned({"-r", "parallel.pipeline=1"}), Not(misses));
-}
-
-TEST_F(Plan, TellsAPlannedGpuWhetherConvolutionsAreInTf32) {
-  const auto workspaces = [&](const std::string& precision) {
-    return line(
-        plan({"--device", "h100", "-r", "model.name=wide_resnet", "-r", "model.widths=[8, 8]", "-r",
-              "parallel.pipeline=1", "-r", "parallel.partition=[]", "-r", "train.batch_size=640",
-              "-r", "train.micro_batches=1", "-r", "data.shape=[3, 64, 64]", "-r",
-              "conv_precision=" + precision}),
-        "  workspaces of kernels");
-  };
-  EXPECT_NE(workspaces("tf32"), workspaces("ieee")) << "images are reordered for tensor cores";
+  EXPECT_THAT(with("mnist_cnn", "32-true"), misses);
+  EXPECT_THAT(with("mnist_cnn", "bf16-mixed"), misses);
+  EXPECT_THAT(with("mnist_cnn", "64-true"), AllOf(HasSubstr("the run fits"), Not(misses)));
+  EXPECT_THAT(with("mlp", "32-true"), AllOf(HasSubstr("the run fits"), Not(misses)));
 }
 
 TEST(PlannedMemory, DoesNotSayThatARunFitsWhereWorkspacesThatAreNotCountedMayNot) {
