@@ -196,9 +196,9 @@ TEST_F(Jobscript, RefusesARunThatDemandsAGpuWhereItWouldGetNone) {
   JobRequest wanted = request_on_gpus(1);
   wanted.gpu_demand = {"device is cuda", "-r device=cpu"};
   EXPECT_EQ(plan("small", wanted), "no error");
-  EXPECT_EQ(script("small", wanted, shape(1, 1)).find("job runs with ./dev build --cuda") ==
-                std::string::npos,
-            built_with_cuda);
+  EXPECT_EQ(
+      script("small", wanted, shape(1, 1)).find("run ./dev build --cuda") == std::string::npos,
+      built_with_cuda);
   EXPECT_THAT(plan("amd", wanted), HasSubstr("has no NVIDIA GPUs | -r device=cpu"));
   wanted.gpus_per_node = 0;
   EXPECT_EQ(plan("small", wanted),

@@ -261,8 +261,8 @@ TEST_F(Plan, NamesTheGpusThatItKnows) {
   EXPECT_EQ(planned.code, exit_usage);
   EXPECT_THAT(planned.error,
               AllOf(HasSubstr("--device h10: there is no description of this device"),
-                    HasSubstr("try: a100, a100-80gb, h100, h200, gh200, b200, cpu, or "
-                              "cuda for the GPU of this machine")));
+                    HasSubstr("try: a100, a100-80gb, h100, h200, gh200, b200; cpu; or auto or cuda "
+                              "for the GPU of this machine. For another GPU, compare")));
 }
 
 TEST_F(Plan, CountsTheMemoryOfCudaGraphsOnAGpuOnly) {
