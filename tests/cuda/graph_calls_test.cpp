@@ -163,19 +163,20 @@ TEST_F(GraphCalls, AreCapturedWhileAnotherThreadGivesMemoryBack) {
   DeviceStream& device = *device_stream(stream_.get());
   const Tensor x = zeros(stream_.get(), {64}, DType::f32);
   (void)empty_on_cpu({4099}, DType::f32, emulated_gpu());  // and one of pinned memory
-  const int pinned = cuda_on_cpu::counts().pinned_blocks;
+  const auto before = cuda_on_cpu::counts();
   device.begin_capture();
-  std::thread other([&] {
-    cuda::pinned_allocator().trim();
-    allocator.trim();
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which it could do harm
-  EXPECT_EQ(cuda_on_cpu::counts().pinned_blocks, pinned);
+  std::thread of_cpu([] { cuda::pinned_allocator().trim(); });
+  std::thread of_gpu([&] { allocator.trim(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which they could do harm
+  EXPECT_EQ(cuda_on_cpu::counts().pinned_blocks, before.pinned_blocks);
+  EXPECT_EQ(cuda_on_cpu::counts().device_blocks, before.device_blocks);
   Tensor filled = x;
   table(stream_.get()).fill(stream_.get(), 1.0, filled);
   const DeviceGraphPtr graph = device.end_capture();
-  other.join();
-  EXPECT_LT(cuda_on_cpu::counts().pinned_blocks, pinned);
+  of_cpu.join();
+  of_gpu.join();
+  EXPECT_LT(cuda_on_cpu::counts().pinned_blocks, before.pinned_blocks);
+  EXPECT_LT(cuda_on_cpu::counts().device_blocks, before.device_blocks);
 }
 
 TEST_F(GraphCalls, AreCapturedWhileAnotherStreamTakesMemoryThatTheirsHasUsed) {

@@ -77,6 +77,33 @@ TEST(CudaHostSteps, AreLeftWhenTheProcessExits) {
   EXPECT_EXIT(exit_with_a_step_left(), ::testing::ExitedWithCode(0), "");
 }
 
+/// Takes a while.
+struct LongStep final : cuda::HostStep {
+  bool try_run() override {
+    begun = true;
+    std::this_thread::sleep_for(milliseconds(200));
+    ended = true;
+    return true;
+  }
+  std::atomic<bool> begun{false}, ended{false};
+};
+
+[[noreturn]] void exit_during_a_step() {
+  static const auto step = std::make_shared<LongStep>();
+  std::atexit([] {
+    if (!step->ended) std::_Exit(1);
+  });
+  cuda::HostSteps steps;
+  steps.add(step);
+  while (!step->begun) std::this_thread::yield();
+  std::exit(0);
+}
+
+TEST(CudaHostSteps, ThatHaveBegunEndBeforeTheProcessExits) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_during_a_step(), ::testing::ExitedWithCode(0), "");
+}
+
 [[noreturn]] void exit_while_a_thread_waits() {
   static const auto gate = std::make_shared<Gate>();
   static std::future<void> waits;
