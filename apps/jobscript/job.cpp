@@ -202,9 +202,8 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
         "tells whether it has one");
   if (request.gpu_demand && !built_with_cuda)
     notes.push_back(fmt::format(
-        "this troupe is built without CUDA, but the job needs CUDA: on the cluster, run "
-        "./dev build --cuda{}",
-        layout.kind.gpu == "V100" ? "=12, as CUDA 13 has no kernels for V100" : ""));
+        "this troupe is built without CUDA, which the job needs: run ./dev build --cuda{}",
+        layout.kind.gpu == "V100" ? "=12 (CUDA 13 has no kernels for V100)" : ""));
   if (layout.gpus > 0 && !layout.kind.gpu_cuda)
     notes.push_back(
         fmt::format("Troupe has no kernels for {}: the {} of a node stay idle; "
