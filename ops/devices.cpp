@@ -5,6 +5,7 @@
 #include "ops/gpu_library.h"
 #include "ops/on_device.h"
 #include "runtime/device/own_stream.h"
+#include "runtime/tensor/out_of_memory.h"
 
 namespace troupe {
 namespace {
@@ -18,6 +19,8 @@ Result<Device> look_for_gpu() {
     const OwnStream stream({.device = device});
     zeros(stream.get(), {1}, DType::f32);  // and the device, for a kernel of its architecture
     synchronize(stream.get());
+  } catch (const OutOfMemory& error) {  // for a few bytes
+    return no_gpu(error.message(), "end the programs that use the GPU, or set `device` to cpu");
   } catch (const Error& error) {
     return no_gpu(error.message(), error.remedy());
   }

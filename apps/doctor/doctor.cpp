@@ -52,7 +52,7 @@ Demands demands_of(const Options& options) {
   demands.interface = options.transport.interface;
   const Stream& stream = options.pipeline.stream;
   demands.products = stream.products;
-  demands.tf32 = stream.conv_tf32 || stream.matmul_tf32;
+  demands.tf32 = (stream.conv_tf32 && stream.products == DType::f32) || stream.matmul_tf32;
   demands.device = options.device;
   demands.cuda_graphs = options.pipeline.cuda_graphs;
   demands.resident = options.pipeline.data.resident;

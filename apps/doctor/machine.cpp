@@ -244,7 +244,8 @@ Machine observe(bool tries_gpu) {
     machine.cuda = library.value()->survey();
   else
     machine.cuda_error = library.error();
-  if (tries_gpu && machine.has_usable_gpu())
+  const bool computes_alone = !machine.world || machine.world->size < 2;
+  if (tries_gpu && computes_alone && machine.has_usable_gpu())
     if (const auto gpu = find_gpu(); !gpu) machine.gpu_error = gpu.error();
   machine.folders = folders_of(machine);
   machine.interfaces = interfaces_of_node();

@@ -67,7 +67,7 @@ struct Machine {
 };
 
 /// The machine and process that this is called on. `tries_gpu`: runs a kernel on the first GPU that
-/// CUDA shows, if this program has kernels for it.
+/// CUDA shows, if this program has kernels for it and the job has one process.
 Machine observe(bool tries_gpu);
 
 }  // namespace troupe

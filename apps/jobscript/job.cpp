@@ -196,7 +196,7 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
     notes.push_back(fmt::format("{} is closed {}", profile.title, profile.closed));
   if (!layout.partition.note.empty())
     notes.push_back(fmt::format("partition {}: {}", layout.partition.name, layout.partition.note));
-  if (layout.gpus == 0 && shape.bf16)
+  if (!layout.computes_on_gpu() && shape.bf16)
     notes.emplace_back(
         "precision is bf16-mixed, for which CPUs need AVX-512 BF16 or AMX: troupe doctor on a node "
         "tells whether it has one");

@@ -180,15 +180,13 @@ void write(const fs::path& file, const std::string& content, bool force) {
                 "check the permissions of the folder");
 }
 
-/// Why the run would fail on a node without a GPU, or what it would lose there; else nothing.
+/// Why the run would fail on a node without a GPU; nothing if it would not.
 std::optional<GpuDemand> gpu_demand_of(const Options& options) {
   const Stream& stream = options.pipeline.stream;
   if (options.device == DeviceChoice::cpu) return std::nullopt;
   if (options.device == DeviceChoice::cuda) return GpuDemand{"device is cuda", "-r device=cpu"};
   if (stream.products == DType::f16)
     return GpuDemand{"precision is 16-mixed", "-r precision=32-true"};
-  if (stream.matmul_tf32) return GpuDemand{"matmul_precision is tf32", "-r matmul_precision=ieee"};
-  if (stream.conv_tf32) return GpuDemand{"conv_precision is tf32", "-r conv_precision=ieee"};
   return std::nullopt;
 }
 

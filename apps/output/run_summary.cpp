@@ -146,8 +146,8 @@ std::string run_summary(const RunReport& report, const RunShape& shape) {
   const double mean = mean_compute(stages);
   std::string text = fmt::format("{} computed {:.0f} % of the time",
                                  stages.size() == 1 ? most.name : "stages", 100 * mean);
-  if (stages.size() > 1 && shape.on_gpu)
-    text += " on average; they share the GPU";
+  if (shape.on_gpu && (stages.size() > 1 || shape.replicas > 1))
+    text += fmt::format(" on average; {} share the GPU", stages.size() > 1 ? "they" : "replicas");
   else if (stages.size() > 1 && most.compute > even * mean)
     text += fmt::format("; the bottleneck is {} with {:.0f} %", most.name, 100 * most.compute);
   std::string advice = try_what(report, shape, stages, most);

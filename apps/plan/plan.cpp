@@ -214,7 +214,7 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   print_edges(planned);
   if (is_described(planned))
     print_out(
-        "\nno times and no schedule: this host does not have the device\n{}",
+        "\nno times and no schedule: a described device is not measured\n{}",
         given.pipeline.partition.empty() && pipeline.partition.size() > 1
             ? "the partition comes from times on this CPU; parallel.partition sets a fixed one\n"
             : "");

@@ -62,10 +62,13 @@ void print_schedule(const PlannedRun& run) {
       name_of(pipeline.schedule), counted(static_cast<std::int64_t>(micro_batches), "micro-batch"),
       end, 100.0 * idle_share(actions, stages.size()), run.gpu ? "a GPU" : "a core");
   const int units = run.gpu ? 1 : available_cores();
-  if (run.processes() == 1 && std::ssize(stages) > units)
-    print_out("on this machine {} share {}: a step takes at least {:.1f} ms\n",
-              counted(std::ssize(stages), "stage"), run.gpu ? "one GPU" : counted(units, "core"),
-              computation(stages, micro_batches) / units);
+  const std::int64_t replicas = pipeline.replicas;
+  if (run.processes() == 1 && std::ssize(stages) * replicas > units)
+    print_out("on this machine {}{} share {}: a step takes at least {:.1f} ms\n",
+              counted(std::ssize(stages), "stage"),
+              replicas == 1 ? "" : " × " + counted(replicas, "replica"),
+              run.gpu ? "one GPU" : counted(units, "core"),
+              computation(stages, pipeline.micro_batches) / units);
   const int width = ProgressStyle::of(stdout).width;
   print_out("{}", draw(actions, static_cast<std::size_t>(width)));
   const bool deferred = std::ranges::any_of(actions, [](const TimedAction& action) {

@@ -126,10 +126,16 @@ std::pair<std::int64_t, std::int64_t> newest_steps(const std::filesystem::path& 
   return {newest, sound};
 }
 
-/// How to resume a run from its newest checkpoint.
-std::string resume_hint(const std::filesystem::path& output) {
+/// How to resume a run from its newest checkpoint. The command that was out of memory would be
+/// again, and a resumed run keeps its batches.
+std::string resume_hint(const std::filesystem::path& output, ErrorCode failure) {
   const std::int64_t newest = newest_steps(output / "checkpoints", {}).first;
   if (newest == 0) return "no checkpoint was written";
+  if (failure == ErrorCode::out_of_memory)
+    return fmt::format(
+        "with another train.batch_size, start a new run; with the other changes, resume from step "
+        "{} with --restart {}",
+        newest, output.string());
   return fmt::format("resume from step {} with the same command and --restart {}", newest,
                      output.string());
 }
@@ -173,7 +179,7 @@ Error with_resume_hint(const Error& error, const std::filesystem::path& output,
   if (std::ranges::find(resumable, error.code()) == resumable.end()) return error;
   const std::string hint = error.code() == ErrorCode::diverged
                                ? resume_hint_after_divergence(output, steps)
-                               : resume_hint(output);
+                               : resume_hint(output, error.code());
   // What helps after another process was lost depends on that process, which reports it.
   const bool alone = lost || error.remedy().empty();
   return {error.code(), error.message(),

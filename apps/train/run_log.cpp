@@ -166,8 +166,7 @@ void RunLog::add_skipped(const StepSeen& seen) {
                   seen.step, seen.loss_scale.value_or(1));
   log_->info(line);
   if (totals_.skipped_steps++ == 0)
-    progress_.line(timeline_.first > 0 ? line  // the scale was that of the checkpoint
-                                       : line + "; if many are, lower loss_scale.init_scale");
+    progress_.line(line + "; if many of a new run are, lower loss_scale.init_scale");
 }
 
 void RunLog::show_skipped() {

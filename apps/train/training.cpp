@@ -455,12 +455,12 @@ namespace {
 std::string precision_hint(const PipelineOptions& pipeline) {
   const Stream& stream = pipeline.stream;
   const bool in_f32 = Precision{pipeline.dtype, stream.products} == Precision{};
-  const bool is_forced = Environment::of_process().get("NVIDIA_TF32_OVERRIDE") == "1";
+  const auto tf32 = Environment::of_process().get("NVIDIA_TF32_OVERRIDE");
   if (stream.device == Device::cpu() || !in_f32 || stream.matmul_tf32 || stream.conv_tf32 ||
-      is_forced)
+      tf32 == "1")
     return {};
-  return "\nf32 uses no tensor cores; for speed, try -r conv_precision=tf32 "
-         "-r matmul_precision=tf32, or -r precision=bf16-mixed";
+  return fmt::format("\nf32 uses no tensor cores; for speed, try {}-r precision=bf16-mixed",
+                     tf32 == "0" ? "" : "-r conv_precision=tf32 -r matmul_precision=tf32, or ");
 }
 
 }  // namespace
@@ -470,6 +470,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   const Precision precision{pipeline.dtype, pipeline.stream.products};
   const std::optional<LossScaleOptions> scale = loss_scale_options(pipeline);
+  const bool has_tf32 = backend(pipeline.stream.device).has_tf32;
   const bool has_graphs = pipeline.cuda_graphs && pipeline.stream.device != Device::cpu();
   const bool may_vary = !pipeline.stream.deterministic && pipeline.stream.device != Device::cpu();
   const std::string on_gpu = fmt::format("{}{}{}", has_graphs ? ", CUDA graphs" : "",
@@ -482,8 +483,8 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
       model_title(pipeline.model), fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)),
-      pipeline.stream.matmul_tf32 ? ", matmul_precision tf32" : "",
-      pipeline.stream.conv_tf32 ? ", conv_precision tf32" : "",
+      has_tf32 && pipeline.stream.matmul_tf32 ? ", matmul_precision tf32" : "",
+      has_tf32 && pipeline.stream.conv_tf32 ? ", conv_precision tf32" : "",
       device_heading(pipeline.stream.device) + on_gpu, pipeline.batch_size,
       counted(pipeline.micro_batches, "micro-batch"),
       counted(actor_threads(options, pipeline.processes), "actor thread"),

@@ -132,7 +132,8 @@ std::vector<std::string> device_warnings(const Options& options, const PipelineO
   };
   if (pipeline.data.resident && !has_resident_images(pipeline)) has_no_effect("data.resident");
   if (pipeline.stream.device == Device::cpu()) {
-    if (pipeline.stream.conv_tf32) has_no_effect("conv_precision tf32");
+    if (pipeline.stream.conv_tf32 && pipeline.stream.products == DType::f32)
+      has_no_effect("conv_precision tf32");
     if (pipeline.stream.matmul_tf32) has_no_effect("matmul_precision tf32");
     if (pipeline.cuda_graphs) has_no_effect("cuda_graphs");
     if (!pipeline.stream.deterministic) has_no_effect("deterministic false");

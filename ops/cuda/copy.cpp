@@ -43,7 +43,7 @@ struct Arrival final : HostStep {
     if (status == cudaSuccess) std::memcpy(to.raw() + offset, pinned.data(), bytes);
     return status != cudaErrorNotReady;
   }
-  bool is_long() const override { return true; }
+  bool is_long() const override { return bytes > 1 << 16; }
   Tensor to;
   std::size_t offset, bytes;
   Pinned pinned;

@@ -151,7 +151,7 @@ void HostSteps::wait() const {
   thread.wake();
   while (told.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready)
     if (thread.has_stopped())
-      throw Error(ErrorCode::refused, "a stream of a GPU was waited for while the process exits",
+      throw Error(ErrorCode::internal, "a stream of a GPU was waited for while the process exits",
                   "end what uses the GPU before exit() is called");
 }
 

@@ -273,10 +273,10 @@ TEST(DoctorGpu, FlagsPrecisionsOfGpusWhereTheCpuComputes) {
 TEST(DoctorGpu, FlagsAGpuThatDoesNotRunAKernel) {
   Machine machine = with_gpu();
   machine.gpu_error = Error(ErrorCode::unsupported, "no GPU can be used: out of memory on cuda:0",
-                            "lower `batch_size`");
+                            "set `device` to cpu");
   EXPECT_THAT(found(machine, on_gpu),
               AllOf(HasSubstr("error no GPU can be used: out of memory on cuda:0"),
-                    HasSubstr("lower train.batch_size")));
+                    HasSubstr("set device to cpu")));
   EXPECT_THAT(found(machine, automatic), HasSubstr("warning no GPU can be used"));
   EXPECT_THAT(found(machine, on_cpu), IsEmpty());
   EXPECT_FALSE(machine.has_usable_gpu());

@@ -438,8 +438,7 @@ TEST_F(Jobscript, RequestsAGpuForPrecisionsThatOnlyGpusHave) {
   const auto with = [&](const std::string& setting) {
     return run_troupe({"jobscript", "--cluster", "olivia", "-t", "2h", "-r", setting, options});
   };
-  for (const char* setting :
-       {"precision=16-mixed", "matmul_precision=tf32", "conv_precision=tf32", "device=cuda"}) {
+  for (const char* setting : {"precision=16-mixed", "device=cuda"}) {
     const Ran made = with(setting);
     EXPECT_EQ(made.code, exit_done) << made.error;
     EXPECT_THAT(made.out, HasSubstr("--gpus-per-node")) << setting;
@@ -455,8 +454,10 @@ TEST_F(Jobscript, RequestsAGpuForPrecisionsThatOnlyGpusHave) {
 
 TEST_F(Jobscript, SaysWhatBf16NeedsOnCpus) {
   const std::string options = file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
-  const auto noted = [&](const std::vector<std::string>& settings) {
+  const auto noted = [&](const std::vector<std::string>& settings,
+                         const std::vector<std::string>& more = {}) {
     std::vector<std::string> words{"jobscript", "--cluster", "puhti", "-t", "2h"};
+    words.insert(words.end(), more.begin(), more.end());
     for (const std::string& setting : settings) words.insert(words.end(), {"-r", setting});
     words.push_back(options);
     const Ran made = run_troupe(words);
@@ -464,6 +465,8 @@ TEST_F(Jobscript, SaysWhatBf16NeedsOnCpus) {
     return made.out + made.error;
   };
   EXPECT_THAT(noted({"device=cpu", "precision=bf16-mixed"}), HasSubstr("AVX-512 BF16 or AMX"));
+  EXPECT_THAT(noted({"device=cpu", "precision=bf16-mixed"}, {"--gpus-per-node", "1"}),
+              HasSubstr("AVX-512 BF16 or AMX"));
   EXPECT_THAT(noted({"device=cpu"}), Not(HasSubstr("AVX-512")));
   EXPECT_THAT(noted({"device=cuda", "precision=bf16-mixed"}), Not(HasSubstr("AVX-512")));
 }

@@ -224,6 +224,10 @@ TEST_F(Output, ADivergedRunIsResumedFromBeforeItsTestLossWasNotFinite) {
                   (root_ / "checkpoints").string() + "/step_00000002 and another folder (-o)")));
   const Error lost(ErrorCode::peer_lost, "rank 1 is lost", "");
   EXPECT_THAT(with_resume_hint(lost, root_).remedy(), HasSubstr("resume from step 4 with the"));
+  const Error large(ErrorCode::out_of_memory, "no memory", "lower it");
+  EXPECT_THAT(with_resume_hint(large, root_).remedy(),
+              testing::StartsWith("lower it; with another train.batch_size, start a new run; with "
+                                  "the other changes, resume from step 4 with --restart "));
   fs::remove_all(root_ / "checkpoints" / "step_00000002");
   EXPECT_THAT(with_resume_hint(diverged, root_).remedy(),
               HasSubstr("; there is no checkpoint from before the loss diverged"));

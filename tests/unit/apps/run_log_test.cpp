@@ -130,7 +130,7 @@ TEST(RunLog, ShowTheFirstSkippedStepThenTheirNumberInAnEpoch) {
   const std::string written = test::read_text(folder.log());
   EXPECT_EQ(count_of(shown, "was skipped"), 1) << shown;
   EXPECT_THAT(shown, testing::HasSubstr("step 1 was skipped: its gradient is not finite with the "
-                                        "loss scale 16777216; if many are, lower "
+                                        "loss scale 16777216; if many of a new run are, lower "
                                         "loss_scale.init_scale\n"));
   EXPECT_THAT(shown, testing::HasSubstr("epoch 1: 3 of 4 steps skipped; the loss scale was 2097152 "
                                         "in the last one\n"));
