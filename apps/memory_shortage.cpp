@@ -94,7 +94,7 @@ std::string bound_text(const PipelineOptions& pipeline, std::string_view message
   try {
     const Graph graph = build_pipeline(pipeline);
     const Device on = pipeline.stream.device;
-    const std::string edge = largest_edge(graph, message, of_device ? on : Device::cpu());
+    std::string edge = largest_edge(graph, message, of_device ? on : Device::cpu());
     if (pipeline.block_costs.empty()) return edge;
     const std::size_t dataset = pipeline.data.dataset.bytes_in_memory();
     using enum MemoryBound::Place;
