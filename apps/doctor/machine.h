@@ -61,8 +61,8 @@ struct Machine {
   bool several_nodes() const { return world && world->nodes > 1; }
   /// GPUs of this node that the queue gave to the job; 0 if none or unknown.
   int allocated_gpus() const;
-  /// Whether kernels of this program run on the first GPU that CUDA shows: they do if it was tried,
-  /// else as far as can be told without.
+  /// Whether kernels of this program run on the first GPU that CUDA shows: as the trial has found,
+  /// or without one as far as can be told.
   bool has_usable_gpu() const;
 };
 

@@ -224,7 +224,7 @@ TEST(ResidentPipeline, IsCountedInTheMemoryOfTheDevice) {
   EXPECT_EQ(part("resident images", MemoryBound::Place::device), 24 * image);
   EXPECT_NEAR(static_cast<double>(pinned - part("pinned memory", MemoryBound::Place::cpu)),
               0.8 * (4 * image), 1)
-      << "of pinned memory that is counted as it is";
+      << "the plan adds no quarter for size classes to pinned memory";
   pipeline.data.resident = false;
   EXPECT_EQ(part("resident images", MemoryBound::Place::device), 0u);
 }
