@@ -130,6 +130,14 @@ JobKey JobFile::key() const {
   }
 }
 
+std::optional<JobKey> JobFile::published_key() const {
+  try {
+    return JobKey::parse(entry(text_of(path_), "key"));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::string JobFile::coordinator() const { return entry(text_of(path_), "coordinator"); }
 
 void JobFile::publish(const JobKey& key, const std::string& coordinator) const {

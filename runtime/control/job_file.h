@@ -28,6 +28,9 @@ class JobFile {
   /// the file is not regular, or users other than its owner could have read or written it.
   JobKey key() const;
 
+  /// The key in the file; nothing if there is no file, or no key in it.
+  std::optional<JobKey> published_key() const;
+
   /// tcp://HOST:PORT as last published; empty if none was published or there is no file.
   std::string coordinator() const;
 

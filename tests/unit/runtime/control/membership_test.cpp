@@ -223,6 +223,23 @@ TEST_F(JobFiles, GoWithWhoeverWaitedInVainThoughAnotherMadeThem) {
   EXPECT_FALSE(fs::exists(file.path()));
 }
 
+TEST_F(JobFiles, ThatAreRemovedWhileOthersWaitAreReplacedByThatOfRankZero) {
+  const JobFile file(folder_ / "run");
+  (void)file.key();
+  std::jthread waits([&] {
+    const auto entered = Membership::enter(
+        world_of(1, 2), {{"TROUPE_JOB_FILE", file.path().string()}}, {"", patience});
+    ASSERT_TRUE(entered) << entered.error().what();
+    EXPECT_TRUE(entered.value()->leave());
+  });
+  std::this_thread::sleep_for(milliseconds(50));  // until it has the key; if not, nothing fails
+  fs::remove(file.path());
+  const auto zero = Membership::enter(world_of(0, 2), {{"TROUPE_JOB_FILE", file.path().string()}},
+                                      {"", patience});
+  ASSERT_TRUE(zero) << zero.error().what();
+  EXPECT_TRUE(zero.value()->leave());
+}
+
 TEST_F(JobFiles, NobodyHasClaimedAreRemovedForTheirOwnKeyOnly) {
   const JobFile file(folder_ / "run");
   const JobKey key = file.key();
