@@ -113,11 +113,16 @@ std::vector<std::string> uneven_batches(const PipelineOptions& pipeline) {
         "each epoch leaves out {} of {} training samples, which fill no batch; data.drop_last "
         "false takes them too",
         rest, samples));
-  if (!pipeline.data.drop_last && rest != 0)
-    sentences.push_back(
-        fmt::format("the last batch of an epoch has {} of {} samples; data.drop_last true leaves "
-                    "it out",
-                    rest, size));
+  if (!pipeline.data.drop_last && rest != 0) {
+    const bool has_single = rest / parts <= 1 && has_batch_norms(pipeline);
+    sentences.push_back(fmt::format(
+        "the last batch of an epoch has {} of {} samples{}; data.drop_last true leaves it out",
+        rest, size,
+        has_single
+            ? ", where batch norm averages over a single sample, or fails if this sample has "
+              "one value per channel"
+            : ""));
+  }
   return sentences;
 }
 

@@ -255,6 +255,15 @@ TEST(Warnings, TellOfBatchesAndMicroBatchesOfUnequalSize) {
   EXPECT_THAT(reported({"train.batch_size=64", "data.drop_last=false"}),
               HasSubstr("the last batch of an epoch has 24 of 64 samples"));
   EXPECT_THAT(reported({"train.batch_size=64"}), Not(HasSubstr("last batch")));
+  const auto norms = [](int samples) {
+    return reported({"model.name=mnist_cnn", "model.widths=[]", "train.batch_size=64",
+                     "train.micro_batches=4", "data.drop_last=false",
+                     fmt::format("data.count={}", samples)});
+  };
+  for (const int few : {1, 4, 7})
+    EXPECT_THAT(norms(128 + few),
+                HasSubstr(fmt::format("{} of 64 samples, where batch norm", few)));
+  EXPECT_THAT(norms(128 + 8), HasSubstr("8 of 64 samples; data.drop_last"));
 }
 
 TEST(Warnings, TellOfAScheduleThatIsTooShortToRise) {
