@@ -20,13 +20,14 @@ namespace {
 constexpr std::string_view head_of_steps =
                                "step,epoch,loss,accuracy,images_per_second,learning_rate",
                            head_of_time = ",training_seconds", head_of_scale = ",loss_scale",
+                           head_of_skipped = ",skipped_steps",
                            head_of_gpu = ",gpu_utilisation_percent,gpu_memory_mib,gpu_power_w",
                            head_of_tests = ",test_loss,test_accuracy,test_correct,test_count\n";
 
 constexpr std::size_t test_columns = 4;  // the last ones
-constexpr std::size_t step_columns = 6, most_columns_between = 5;
+constexpr std::size_t step_columns = 6, most_columns_between = 6;
 constexpr std::size_t time_column = step_columns;  // files of former versions have none
-constexpr std::size_t scale_columns = 1, gpu_columns = 3;
+constexpr std::size_t scale_columns = 1, skipped_columns = 1, gpu_columns = 3;
 
 constexpr std::string_view no_evaluation = ",,,\n";  // test columns, from the first one's value
 
@@ -42,7 +43,9 @@ bool has(const std::string& head, std::string_view names) {
 }
 
 CsvColumns columns_in(const std::string& head) {
-  return {.loss_scale = has(head, head_of_scale), .gpu = has(head, head_of_gpu)};
+  return {.loss_scale = has(head, head_of_scale),
+          .skipped_steps = has(head, head_of_skipped),
+          .gpu = has(head, head_of_gpu)};
 }
 
 /// Adds the wanted columns that a file with this row of names lacks.
@@ -66,6 +69,7 @@ class AddedColumns {
       if (wanted || there) column += count;
     };
     add(there_.loss_scale, wanted_.loss_scale, head_of_scale, scale_columns);
+    add(there_.skipped_steps, wanted_.skipped_steps, head_of_skipped, skipped_columns);
     add(there_.gpu, wanted_.gpu, head_of_gpu, gpu_columns);
     return line.size() != before;
   }
@@ -218,8 +222,9 @@ TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t
                    const CsvColumns& columns)
     : file_(prepared(path, steps_done, columns)), columns_(columns) {
   const bool fresh = file_.size() == 0 && std::filesystem::is_regular_file(path);
-  if (fresh && !file_.append(fmt::format("{}{}{}{}{}", head_of_steps, head_of_time,
+  if (fresh && !file_.append(fmt::format("{}{}{}{}{}{}", head_of_steps, head_of_time,
                                          columns_.loss_scale ? head_of_scale : "",
+                                         columns_.skipped_steps ? head_of_skipped : "",
                                          columns_.gpu ? head_of_gpu : "", head_of_tests)))
     throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path.string()),
                 "check permissions and free space of the output folder");
@@ -235,11 +240,13 @@ TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t
 bool TrainCsv::add(const StepReport& step) {
   const std::string time =
       has_time_ ? fmt::format(",{:.3f}", seconds_before_ + step.training_time.count()) : "";
-  std::string scale;
-  if (columns_.loss_scale) scale = step.loss_scale ? fmt::format(",{}", *step.loss_scale) : ",";
+  std::string scaling;
+  if (columns_.loss_scale) scaling = step.loss_scale ? fmt::format(",{}", *step.loss_scale) : ",";
+  if (columns_.skipped_steps)
+    scaling += step.loss_scale ? fmt::format(",{}", step.skipped_steps) : ",";
   const std::string row =
       fmt::format("{},{},{:.9g},{},{:.6g},{:.9g}{}{}{},{}", step.step, step.epoch, step.loss,
-                  accuracy_cell(step.accuracy), step.images_per_second, step.lr, time, scale,
+                  accuracy_cell(step.accuracy), step.images_per_second, step.lr, time, scaling,
                   columns_.gpu ? gpu_cells(step.gpu) : "", no_evaluation);
   const bool written = file_.append(row);
   test_columns_ = written ? file_.size() - std::ssize(no_evaluation) : -1;

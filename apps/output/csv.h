@@ -11,8 +11,9 @@ namespace troupe {
 
 /// The columns of a train.csv that not every run has.
 struct CsvColumns {
-  bool loss_scale = false;  ///< if losses are scaled
-  bool gpu = false;         ///< if a GPU computes
+  bool loss_scale = false;     ///< if losses are scaled
+  bool skipped_steps = false;  ///< likewise: those since the row before
+  bool gpu = false;            ///< if a GPU computes
 };
 
 /// train.csv: a row of names, then a row for each logged step, flushed at once. A resumed run

@@ -28,6 +28,7 @@ struct StepReport {
   std::string_view unit = images_unit;  ///< of images_per_second
   double lr = 0;
   std::optional<double> loss_scale = {};          ///< none if losses are not scaled
+  std::int64_t skipped_steps = 0;                 ///< of those that the report is of
   std::chrono::duration<double> training_time{};  ///< of this process up to here, no evaluations
   GpuUsage gpu = {};                              ///< the newest reading, if a GPU computes
 };

@@ -32,7 +32,8 @@ RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
       gpu_(std::move(gpu)),
       last_step_(report_of(timeline.first)),
       log_(open_log(folder.log())),
-      csv_(folder.csv(), timeline.first, {.loss_scale = scales_losses, .gpu = gpu_ != nullptr}),
+      csv_(folder.csv(), timeline.first,
+           {.loss_scale = scales_losses, .skipped_steps = scales_losses, .gpu = gpu_ != nullptr}),
       progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), last_step_),
       stopping_(std::move(stopping)),
       rows_until_(timeline.first),
@@ -178,9 +179,10 @@ void RunLog::show_skipped() {
   log_->info(line);
 }
 
-// Its loss, accuracy and throughput are those of all steps since the last row.
+// Its loss, accuracy, throughput and skipped steps are those of all steps since the last row.
 void RunLog::add_row() {
   StepReport report = last_step_;
+  report.skipped_steps = row_.skipped;
   if (row_.steps > 1) {
     const auto samples = static_cast<double>(row_.samples);
     report.loss = row_.loss / samples;

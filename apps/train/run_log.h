@@ -31,8 +31,8 @@ namespace troupe {
 class RunLog {
  public:
   /// `every_steps`: steps between two rows of train.csv. Errors name the settings of `own`
-  /// definitions by their keys. `unit`: images_unit or samples_unit. `scales_losses`: a new
-  /// train.csv has a column of the scale. `gpu`: null where the CPU computes.
+  /// definitions by their keys. `unit`: images_unit or samples_unit. `scales_losses`: train.csv has
+  /// columns of the scale and of skipped steps. `gpu`: null where the CPU computes.
   RunLog(const OutputFolder& folder, const Timeline& timeline, const LearningRateOptions& rate,
          std::int64_t every_steps = 1, Definitions own = {}, EarlyStopping stopping = {},
          std::string_view unit = images_unit, bool scales_losses = false,

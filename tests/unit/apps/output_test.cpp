@@ -302,32 +302,53 @@ TEST_F(Output, TheCsvHasNamesAndNineDigitsOfLoss) {
             "2,1,0.333333333,0.5,1234.56,0.1,1.500,0.25,0.9131,9131,10000\n");
 }
 
-TEST_F(Output, TheCsvHasAColumnOfTheLossScaleIfOneIsWanted) {
+TEST_F(Output, TheCsvHasColumnsOfScaledLossesIfTheyAreWanted) {
   const fs::path path = root_ / "train.csv";
   StepReport report = step_report(1);
   report.loss_scale = 65536;
   {
-    TrainCsv csv(path, {}, {.loss_scale = true});
+    TrainCsv csv(path, {}, {.loss_scale = true, .skipped_steps = true});
     EXPECT_TRUE(csv.add(report));
     EXPECT_TRUE(csv.fill({.loss = 0.25, .correct = 9131, .count = 10000}));
   }
   {
-    TrainCsv csv(path, 1, {.loss_scale = true});
+    TrainCsv csv(path, 1, {.loss_scale = true, .skipped_steps = true});
     report.step = 2;
     report.loss_scale = 0x1p-20;
+    report.skipped_steps = 7;
     EXPECT_TRUE(csv.add(report));
   }
   EXPECT_TRUE(TrainCsv(path, 2).add(step_report(3))) << "a run that does not scale losses";
   EXPECT_EQ(test::read_text(path),
             "step,epoch,loss,accuracy,images_per_second,learning_rate,training_seconds,loss_scale,"
-            "test_loss,test_accuracy,test_correct,test_count\n"
-            "1,1,0.333333333,0.5,1234.56,0.1,1.500,65536,0.25,0.9131,9131,10000\n"
-            "2,1,0.333333333,0.5,1234.56,0.1,3.000,9.5367431640625e-07,,,,\n"
-            "3,1,0.333333333,0.5,1234.56,0.1,4.500,,,,,\n");
+            "skipped_steps,test_loss,test_accuracy,test_correct,test_count\n"
+            "1,1,0.333333333,0.5,1234.56,0.1,1.500,65536,0,0.25,0.9131,9131,10000\n"
+            "2,1,0.333333333,0.5,1234.56,0.1,3.000,9.5367431640625e-07,7,,,,\n"
+            "3,1,0.333333333,0.5,1234.56,0.1,4.500,,,,,,\n");
   ASSERT_EQ(evaluations_until(path, 9).size(), 1u);
   EXPECT_EQ(evaluations_until(path, 9)[0].correct, 9131);
   EXPECT_EQ(row_losses(path).size(), 3u);
   EXPECT_TRUE(lacks_evaluation(path, 3));
+}
+
+TEST_F(Output, ACsvWithTheLossScaleAloneGetsTheColumnOfSkippedSteps) {
+  const fs::path path = root_ / "train.csv";
+  StepReport report = step_report(1);
+  report.loss_scale = 1024;
+  { EXPECT_TRUE(TrainCsv(path, 0, {.loss_scale = true, .gpu = true}).add(report)); }
+  report.skipped_steps = 2;
+  {
+    TrainCsv csv(path, 1, {.loss_scale = true, .skipped_steps = true, .gpu = true});
+    EXPECT_TRUE(csv.fill({.loss = 0.25, .correct = 1, .count = 2}));
+    EXPECT_TRUE(csv.add(report));
+  }
+  EXPECT_EQ(test::read_text(path),
+            "step,epoch,loss,accuracy,images_per_second,learning_rate,training_seconds,loss_scale,"
+            "skipped_steps,gpu_utilisation_percent,gpu_memory_mib,gpu_power_w,"
+            "test_loss,test_accuracy,test_correct,test_count\n"
+            "1,1,0.333333333,0.5,1234.56,0.1,1.500,1024,,,,,0.25,0.5,1,2\n"
+            "1,1,0.333333333,0.5,1234.56,0.1,3.000,1024,2,,,,,,,\n");
+  EXPECT_EQ(evaluations_until(path, 1).size(), 1u);
 }
 
 TEST_F(Output, ACsvThatGoesOnGetsTheColumnOfTheLossScale) {

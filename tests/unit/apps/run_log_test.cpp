@@ -137,7 +137,27 @@ TEST(RunLog, ShowTheFirstSkippedStepThenTheirNumberInAnEpoch) {
   EXPECT_THAT(shown, testing::HasSubstr("epoch 3: 1 of 4 steps skipped"));
   EXPECT_EQ(count_of(shown, "skipped; the"), 2) << shown;
   EXPECT_EQ(count_of(written, "was skipped"), 4) << written;
-  EXPECT_THAT(test::read_text(folder.csv()), testing::HasSubstr(",2097152,,,,\n"));
+  EXPECT_THAT(test::read_text(folder.csv()), testing::HasSubstr(",4194304,1,,,,\n"));
+  EXPECT_THAT(test::read_text(folder.csv()), testing::HasSubstr(",2097152,0,,,,\n"));
+}
+
+TEST(RunLog, CountSkippedStepsInEachRow) {
+  const test::TemporaryFolder root;
+  const auto folder = OutputFolder::create(root / "out");
+  {
+    RunLog log(folder, {.steps = 6, .steps_per_epoch = 6, .evaluates = false}, {}, 3, {}, {},
+               images_unit, true);
+    for (std::uint32_t step = 1; step <= 6; ++step)
+      log.step({.step = step,
+                .samples = 1,
+                .duration = std::chrono::milliseconds(1),
+                .loss_scale = 8,
+                .skipped = step == 2 || step == 3});
+    log.finish();
+  }
+  EXPECT_THAT(test::read_text(folder.csv()),
+              testing::AllOf(testing::ContainsRegex("\n3,1,.*,8,2,,,,\n"),
+                             testing::ContainsRegex("\n6,1,.*,8,0,,,,\n")));
 }
 
 TEST(RunLog, AnnounceAnEvaluationThatIsDueOnceAndAfterAStopOnly) {
