@@ -1,6 +1,8 @@
 """The performance table: Troupe and PyTorch, one after the other on the same device."""
 
+import itertools
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -159,12 +161,26 @@ def against_pytorch(row):
     return run
 
 
+def compare_losses(pair, works, found):
+    """What the losses of both forms say, if they train the same batches."""
+    losses = [one.pop("losses") for one in found]
+    if not all(map(math.isfinite, itertools.chain(*losses))):
+        raise Failed(f"wrong result: a loss is not finite: {losses}")
+    if works[0].batch != works[1].batch:
+        return "other batches, losses not compared"
+    far = max(abs(a - b) / abs(a) for a, b in zip(*losses))
+    if far > (0 if pair.same_bits else TOLERANCES[pair.precision][1]):
+        raise Failed(f"wrong result: the first {len(losses[0])} losses differ by up to {far:.1e}: {losses}")
+    return f"the first {len(losses[0])} losses are {'equal' if far == 0 else f'within {far:.1e}'}"
+
+
 def of_divisions(pair):
     def run(call):
         works = pair.tiny if call.place.emulator else pair.works
         found = [call.trainings().rate(work, [*PRECISIONS[pair.precision], *LR], 5) for work in works]
+        same = compare_losses(pair, works, found)
         ratio = found[1]["images_per_second"] / found[0]["images_per_second"]
-        note = f"{ratio:.2f} x; {verdict(ratio, pair.least)}"
+        note = f"{ratio:.2f} x; {verdict(ratio, pair.least)}; {same}"
         return {"summary": f"{pair.what}: {note}", "values": {"found": found, "ratio": ratio},
                 "table": [line(pair.names[0], found[0]), line(pair.names[1], found[1], note)]}
     return run

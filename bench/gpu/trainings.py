@@ -79,8 +79,8 @@ class Trainings:
         return re.search(r"[0-9a-f]{16,}", self.command("inspect", "--digest", folder)).group(0)
 
     def rate(self, work, precision, seconds, warm=20, repetitions=3):
-        """Images/s of `repetitions` stretches of one training after its first steps, and what NVML
-        and nvidia-smi saw meanwhile."""
+        """Images/s of `repetitions` stretches of one training after its first steps, the losses of
+        those, and what NVML and nvidia-smi saw meanwhile."""
         options = [*work.train_options(), *synthetic(work), *precision]
         each = 1
         if self.place.emulator:
@@ -98,7 +98,8 @@ class Trainings:
         if used:  # of these steps alone
             seen["busy"] = statistics.median(used) / 100
         return {"images_per_second": statistics.median(readings), "least": min(readings),
-                "most": max(readings), "steps": repetitions * each, **seen}
+                "most": max(readings), "steps": repetitions * each,
+                "losses": [row["loss"] for row in rows[:warm]], **seen}
 
 
 # In a process of its own, so that nothing of the driver stays in this one.

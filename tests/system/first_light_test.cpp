@@ -159,6 +159,37 @@ print(found["summary"].partition("bf16-mixed: ")[2]))"),
             "300 images/s; without PyTorch's compile: too slow\n");
 }
 
+// The losses of a second form of the same work, and of one with other batches.
+TEST_F(FirstLight, TimesNoFormOfAWorkWhoseLossesDiffer) {
+  EXPECT_EQ(said(R"(
+from types import SimpleNamespace
+import comparison, rows, trainings
+class Trainings:
+    def rate(self, work, *words):
+        losses = changed if "=" in "".join(work.parallel) else [2.0, 1.5]
+        return {"images_per_second": 200, "least": 199, "most": 201, "losses": losses}
+call = SimpleNamespace(place=SimpleNamespace(emulator=False), trainings=Trainings)
+pairs = {pair.key: pair for pair in rows.PAIRS}
+for key in ("two_stages", "wide_any_order", "replicas"):
+    for changed in ([2.0, 1.5], [2.0, 1.5001], [2.0, 1.6], [2.0, float("nan")]):
+        try:
+            print(key, comparison.of_divisions(pairs[key])(call)["summary"].rpartition("; ")[2].rpartition("batches, ")[2])
+        except trainings.Failed as error:
+            print(key, str(error).partition(": ")[2].partition(":")[0]))"),
+            "two_stages the first 2 losses are equal\n"
+            "two_stages the first 2 losses differ by up to 6.7e-05\n"
+            "two_stages the first 2 losses differ by up to 6.7e-02\n"
+            "two_stages a loss is not finite\n"
+            "wide_any_order the first 2 losses are equal\n"
+            "wide_any_order the first 2 losses are within 6.7e-05\n"
+            "wide_any_order the first 2 losses differ by up to 6.7e-02\n"
+            "wide_any_order a loss is not finite\n"
+            "replicas losses not compared\n"
+            "replicas losses not compared\n"
+            "replicas losses not compared\n"
+            "replicas a loss is not finite\n");
+}
+
 TEST_F(FirstLight, TellsAnErrorOfTheSanitizerFromARunThatSaysNothing) {
   EXPECT_EQ(said(R"(
 import steps
