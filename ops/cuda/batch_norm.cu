@@ -38,9 +38,12 @@ struct NormaliseArguments {
   bool relu, residual_first;
 };
 
+/// What follows relu. The kernels differ, so that registers of one form cost the others nothing.
+enum class Epilogue { none, dropout, sum };
+
 /// With innermost channels, four pixels of a channel share a block of random numbers if the size of
 /// planes is a multiple of four: `at_once` is then 4.
-template <class S, int at_once>
+template <class S, int at_once, Epilogue epilogue>
 struct Normalise {
   static constexpr int samples = at_once;
   using T = Computed<S>;
@@ -53,101 +56,137 @@ struct Normalise {
   template <int N, int R, int held>
   __device__ void run(std::int64_t e, std::int64_t sample, std::int64_t c,
                       const Norm<T> (&channels)[held]) const {
-    Pack<std::uint32_t, 4> blocks[N] = {};
-    if (R == 4 && a.threshold) {
+    Pack<S, N> in[R], added[R];
 #pragma unroll
-      for (int j = 0; j < N; ++j)
-        blocks[j] = philox_block(a.random, static_cast<std::uint32_t>(logical(sample, c + j) / 4));
+    for (int r = 0; r < R; ++r) {
+      in[r] = load_stored<S, N>(a.x, e + r * a.shape.count);
+      if (epilogue == Epilogue::sum)
+        added[r] = load_stored<S, N>(a.residual, e + r * a.shape.count);
     }
+    const std::uint32_t dropped =
+        epilogue == Epilogue::dropout ? dropped_bits<N, R, held>(e, sample, c) : 0;
 #pragma unroll
-    for (int r = 0; r < R; ++r, e += a.shape.count) {
-      const Pack<T, N> in = load_pack<S, N>(a.x, e);
-      Pack<T, N> added{}, out;
-      if (a.residual) added = load_pack<S, N>(a.residual, e);
+    for (int r = 0; r < R; ++r) {
+      Pack<T, N> out;
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        std::uint32_t number = 0;
-        if (R == 4)
-          number = blocks[j].at[r];
-        else if (a.threshold)
-          number = philox_number(a.random,
-                                 held == 1 && a.shape.inner > 1 ? e + j : logical(sample, c + j));
-        out.at[j] = one(of_place(channels, j), in.at[j], added.at[j], number);
+        T value = of_place(channels, j)(computed(in[r].at[j]));
+        const T other = epilogue == Epilogue::sum ? computed(added[r].at[j]) : T(0);
+        if (epilogue == Epilogue::sum && a.residual_first) value += other;
+        if (a.relu && value < 0) value = 0;
+        if (epilogue == Epilogue::dropout)
+          value = dropped >> (r * N + j) & 1u ? T(0) : value * a.kept;
+        if (epilogue == Epilogue::sum && !a.residual_first) value += other;
+        out.at[j] = value;
       }
-      store_pack<S, N>(a.z, e, out);
+      if constexpr (R == 1)
+        store_pack<S, N>(a.z, e, out);
+      else
+        store_whole<S, N>(a.z, e + r * a.shape.count, out);
     }
   }
 
  private:
+  /// Bit r * N + j: whether the element in place j of row r is dropped.
+  template <int N, int R, int held>
+  __device__ std::uint32_t dropped_bits(std::int64_t e, std::int64_t sample, std::int64_t c) const {
+    static_assert(N * R <= 32);
+    std::uint32_t bits = 0;
+    const auto note = [&](std::uint32_t number, int place) {
+      bits |= (number < a.threshold ? 1u : 0u) << place;
+    };
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      if constexpr (R == 4) {
+        const Pack<std::uint32_t, 4> numbers =
+            philox_block(a.random, static_cast<std::uint32_t>(logical(sample, c + j) / 4));
+#pragma unroll
+        for (int r = 0; r < 4; ++r) note(numbers.at[r], r * N + j);
+      } else {
+        note(philox_number(a.random,
+                           held == 1 && a.shape.inner > 1 ? e + j : logical(sample, c + j)),
+             j);
+      }
+    return bits;
+  }
   /// The number of an element in (N, C, H, W) order, where channels are innermost.
   __device__ std::int64_t logical(std::int64_t sample, std::int64_t c) const {
     const std::int64_t image = sample / a.shape.plane, pixel = sample % a.shape.plane;
     return (image * a.shape.count + c) * a.shape.plane + pixel;
   }
-  __device__ T one(const Norm<T>& norm, T x, T added, std::uint32_t number) const {
-    T value = norm(x);
-    if (a.residual && a.residual_first) value += added;
-    if (a.relu && value < 0) value = 0;
-    if (a.threshold) value = number < a.threshold ? T(0) : value * a.kept;
-    if (a.residual && !a.residual_first) value += added;
-    return value;
-  }
 };
 
-/// The gradient that the epilogue lets through, without dropout's scale.
-template <class T>
-struct Passed {
-  bool relu;  ///< decides by norm(x)
-  bool by_z;  ///< decides by z
-  __device__ T operator()(const Norm<T>& norm, T grad, T x, T z) const {
-    if (by_z) return z == 0 ? T(0) : grad;
-    if (!relu) return grad;
-    return norm(x) <= 0 ? T(0) : grad;
-  }
-};
+/// What decides whether the epilogue lets a gradient through: nothing, relu's input or its result.
+enum class Passes { all, by_norm, by_z };
 
-template <class T, int N>
+/// Calls `f` with a constant of it.
+template <class F>
+void visit_passes(Passes passes, F&& f) {
+  if (passes == Passes::by_z) return f(std::integral_constant<Passes, Passes::by_z>{});
+  if (passes == Passes::by_norm) return f(std::integral_constant<Passes, Passes::by_norm>{});
+  f(std::integral_constant<Passes, Passes::all>{});
+}
+
+template <class S, int N>
 struct LoadedGradients {
-  Pack<T, N> x, grad, z;
+  Pack<S, N> x, grad, z;
 };
+template <class S, int N, Passes passes>
+__device__ LoadedGradients<S, N> load_gradients(const S* x, const S* grad, const S* z,
+                                                std::int64_t e) {
+  LoadedGradients<S, N> in;
+  in.x = load_stored<S, N>(x, e);
+  in.grad = load_stored<S, N>(grad, e);
+  if (passes == Passes::by_z) in.z = load_stored<S, N>(z, e);
+  return in;
+}
 
-/// Sums of the gradient that is let through, and of its product with x - mean.
-template <class S>
+/// Whether the gradient in place j is let through.
+template <Passes passes, class S, int N, class T>
+__device__ bool passes_at(const LoadedGradients<S, N>& in, int j, const Norm<T>& norm) {
+  if (passes == Passes::by_z) return !(computed(in.z.at[j]) == 0);
+  if (passes == Passes::by_norm) return !(norm(computed(in.x.at[j])) <= 0);
+  return true;
+}
+
+/// Sums of the gradient that is let through, without dropout's scale, and of its product with
+/// x - mean.
+template <class S, Passes passes>
 struct GradientSums {
+  static constexpr int ahead = 2;
   using T = Computed<S>;
   const Norm<T>* norms;
   const T* mean;
   const S *x, *grad, *z;
   S* residual;  ///< null unless its gradient is wanted
-  Passed<T> passed;
 
   template <int N>
-  __device__ LoadedGradients<T, N> load(std::int64_t e, std::int64_t) const {
-    LoadedGradients<T, N> in{load_pack<S, N>(x, e), load_pack<S, N>(grad, e), {}};
-    if (passed.by_z) in.z = load_pack<S, N>(z, e);
-    return in;
+  using Loaded = LoadedGradients<S, N>;
+  template <int N>
+  __device__ Loaded<N> load(std::int64_t e, std::int64_t) const {
+    return load_gradients<S, N, passes>(x, grad, z, e);
   }
   template <int N>
-  __device__ void store(std::int64_t e, const LoadedGradients<T, N>& in) const {
-    if (residual) store_pack<S, N>(residual, e, in.grad);
+  __device__ void store(std::int64_t e, const LoadedGradients<S, N>& in) const {
+    if (residual) *reinterpret_cast<Pack<S, N>*>(residual + e) = in.grad;
   }
 
   struct Part {
-    Passed<T> passed;
     Norm<T> norm;
     T mean, sum, product;
 
     template <int N>
-    __device__ void add(LoadedGradients<T, N>& in, int j) {
-      const T g = in.grad.at[j] = passed(norm, in.grad.at[j], in.x.at[j], in.z.at[j]);
+    __device__ void add(LoadedGradients<S, N>& in, int j) {
+      if (!passes_at<passes>(in, j, norm)) in.grad.at[j] = S{};
+      const T g = computed(in.grad.at[j]);
       sum += g;
-      product = std::fma(g, in.x.at[j] - mean, product);
+      product = std::fma(g, computed(in.x.at[j]) - mean, product);
     }
     __device__ ChannelSums sums() const {
       return {static_cast<double>(sum), static_cast<double>(product)};
     }
   };
-  __device__ Part part(std::int64_t c) const { return {passed, norms[c], mean[c], T(0), T(0)}; }
+  __device__ Part part(std::int64_t c) const { return {norms[c], mean[c], T(0), T(0)}; }
 };
 
 /// dx as a linear function of the gradient and x - mean (S. Ioffe, C. Szegedy, "Batch
@@ -184,7 +223,7 @@ struct WriteGradients {
   }
 };
 
-template <class S>
+template <class S, Passes passes>
 struct InputGradient {
   static constexpr int samples = 1;
   using T = Computed<S>;
@@ -193,20 +232,18 @@ struct InputGradient {
   const InputChannel<T>* channels;
   const S *x, *grad, *z;
   S* dx;
-  Passed<T> passed;
 
   __device__ Channel channel(std::int64_t c) const { return channels[c]; }
 
   template <int N, int R, int held>
   __device__ void run(std::int64_t e, std::int64_t, std::int64_t, const Channel (&of)[held]) const {
-    const Pack<T, N> from = load_pack<S, N>(x, e), slopes = load_pack<S, N>(grad, e);
-    Pack<T, N> by{}, out;
-    if (passed.by_z) by = load_pack<S, N>(z, e);
+    const LoadedGradients<S, N> in = load_gradients<S, N, passes>(x, grad, z, e);
+    Pack<T, N> out;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const Channel& c = of_place(of, j);
-      const T g = passed(c.norm, slopes.at[j], from.at[j], by.at[j]);
-      const T centred = std::fma(from.at[j] - c.mean, c.along_x, c.constant);
+      const T g = passes_at<passes>(in, j, c.norm) ? computed(in.grad.at[j]) : T(0);
+      const T centred = std::fma(computed(in.x.at[j]) - c.mean, c.along_x, c.constant);
       out.at[j] = std::fma(g, c.along_grad, centred);
     }
     store_pack<S, N>(dx, e, out);
@@ -255,11 +292,9 @@ void gradients_of(const Stream& stream, const Backward& b, const NormParameters<
   const Tensor space = workspace(stream, static_cast<std::size_t>(count) * sizeof(InputChannel<T>));
   auto* inputs = reinterpret_cast<InputChannel<T>*>(space.raw());
   const bool by_z = b.dropped() || b.summed();
-  const Passed<T> passed{b.epilogue.relu, by_z};
   const S *x = input<S>(stream, b.x), *grad = input<S>(stream, b.grad);
   const S* z = by_z ? input<S>(stream, b.z) : nullptr;
   S *dx = output<S>(stream, to.x), *residual = output<S>(stream, to.residual);
-  const GradientSums<S> sums{norms, parameters.mean, x, grad, z, residual, passed};
   const double scale = b.dropped() ? 1.0 / (1.0 - double{static_cast<T>(b.epilogue.dropout)}) : 1.0;
   const WriteGradients<T> finish{parameters,
                                  norms,
@@ -269,14 +304,18 @@ void gradients_of(const Stream& stream, const Backward& b, const NormParameters<
                                  output<T>(stream, to.weight),
                                  output<T>(stream, to.bias),
                                  inputs};
-  sum_channels<S>(stream, b.channels, sums, finish, x, grad, z, residual);
+  const Passes passes = by_z ? Passes::by_z : b.epilogue.relu ? Passes::by_norm : Passes::all;
+  visit_passes(passes, [&]<Passes by>(std::integral_constant<Passes, by>) {
+    const GradientSums<S, by> sums{norms, parameters.mean, x, grad, z, residual};
+    sum_channels<S>(stream, b.channels, sums, finish, x, grad, z, residual);
+    if (!b.summed())
+      each_element<S>(stream, b.channels, InputGradient<S, by>{inputs, x, grad, z, dx}, x, grad, z,
+                      dx);
+  });
   if (b.summed())
     each_element<S>(stream, b.channels,
-                    InputGradient<S>{inputs, x, residual, nullptr, dx, {false, false}}, x, residual,
+                    InputGradient<S, Passes::all>{inputs, x, residual, nullptr, dx}, x, residual,
                     dx);
-  else
-    each_element<S>(stream, b.channels, InputGradient<S>{inputs, x, grad, z, dx, passed}, x, grad,
-                    z, dx);
 }
 
 }  // namespace
@@ -304,10 +343,17 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
         static_cast<T>(1.0 / (1.0 - double{static_cast<T>(epilogue.dropout)})),
         epilogue.relu,
         epilogue.residual_first};
-    if (epilogue.dropout > 0.0 && channels.inner == 1 && channels.plane % 4 == 0)
-      each_element<S>(stream, channels, Normalise<S, 4>{arguments}, from, residual, to);
+    const auto normalise = [&]<int at_once, Epilogue form>() {
+      each_element<S>(stream, channels, Normalise<S, at_once, form>{arguments}, from, residual, to);
+    };
+    if (residual)
+      normalise.template operator()<1, Epilogue::sum>();
+    else if (epilogue.dropout == 0.0)
+      normalise.template operator()<1, Epilogue::none>();
+    else if (channels.inner == 1 && channels.plane % 4 == 0)
+      normalise.template operator()<4, Epilogue::dropout>();
     else
-      each_element<S>(stream, channels, Normalise<S, 1>{arguments}, from, residual, to);
+      normalise.template operator()<1, Epilogue::dropout>();
   });
   return z;
 }

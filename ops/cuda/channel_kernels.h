@@ -118,32 +118,58 @@ struct ChannelSums {  // no initial values: an array of them in shared memory ha
   }
 };
 
-/// Adds up what the threads of one column of the block have; that with `across` 0 gets the sum.
-__device__ inline ChannelSums sum_across(const ChannelSums& value, const Spread& spread) {
-  __shared__ ChannelSums all[block_threads];
+/// Adds up what the threads of one column of the block have; those with `across` 0 get the sums.
+template <int count>
+__device__ void sum_across(ChannelSums (&values)[count], const Spread& spread) {
+  __shared__ ChannelSums all[count][block_threads];
   const int place = static_cast<int>(threadIdx.x);
   __syncthreads();  // the previous sums have been read
-  all[place] = value;
+#pragma unroll
+  for (int i = 0; i < count; ++i) all[i][place] = values[i];
   for (int rows = spread.height(); rows > 1;) {
     const int half = (rows + 1) / 2;
     __syncthreads();
-    if (spread.across() + half < rows) all[place] += all[place + half * spread.width];
+    if (spread.across() + half < rows)
+#pragma unroll
+      for (int i = 0; i < count; ++i) all[i][place] += all[i][place + half * spread.width];
     rows = half;
   }
-  return all[place];
+#pragma unroll
+  for (int i = 0; i < count; ++i) values[i] = all[i][place];
 }
 
 __device__ inline ChannelSums sum_of_block(const ChannelSums& value) {
   return {reduce_block(value.first, 0.0, Plus{}), reduce_block(value.second, 0.0, Plus{})};
 }
 
+/// For sum_channels_kernel: loads so many samples, and then adds them.
+template <int count, int N, class F>
+__device__ void add_samples(const F& f, std::int64_t channels, std::int64_t sample,
+                            std::int64_t step, std::int64_t c, typename F::Part (&sums)[N]) {
+  typename F::template Loaded<N> loaded[count];
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    const std::int64_t number = sample + i * step;
+    loaded[i] = f.template load<N>(number * channels + c, number);
+  }
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) sums[j].add(loaded[i], j);
+    f.store((sample + i * step) * channels + c, loaded[i]);
+  }
+}
+
 /// F: `Part part(c)` begins a thread's sums of a channel; `Loaded<N> load<N>(e, sample)` reads
-/// elements; `part.add(loaded, j)` adds the one in place j; `store(e, loaded)` writes what came of
-/// them, if anything; `part.sums()` ends. A block does one part of the samples, of one channel or
-/// of `width` packs of channels.
+/// elements, without computing with them; `part.add(loaded, j)` adds the one in place j;
+/// `store(e, loaded)` writes what came of them, if anything; `part.sums()` ends. A block does one
+/// part of the samples, of one channel or of `width` packs of channels. Where channels are
+/// innermost, F::ahead samples are loaded before one is added.
 template <bool columns, int N, class F>
 __global__ void sum_channels_kernel(F f, Channels x, Spread spread, ChannelSums* partials) {
-  const std::int64_t part = blockIdx.y;
+  // From the last part to the first: the end of what the kernel before has written may be in a
+  // cache, and the kernel behind begins with what this one reads last.
+  const std::int64_t part = spread.parts - 1 - blockIdx.y;
   const std::int64_t begin = x.samples * part / spread.parts;
   const std::int64_t end = x.samples * (part + 1) / spread.parts;
   if constexpr (columns) {
@@ -152,17 +178,22 @@ __global__ void sum_channels_kernel(F f, Channels x, Spread spread, ChannelSums*
     typename F::Part sums[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) sums[j] = f.part(inside ? c + j : 0);
-    for (std::int64_t sample = begin + spread.across(); inside && sample < end;
-         sample += spread.height()) {
-      auto loaded = f.template load<N>(sample * x.count + c, sample);
+    const std::int64_t step = spread.height();
+    std::int64_t sample = inside ? begin + spread.across() : end;
+    for (; sample + (F::ahead - 1) * step < end; sample += F::ahead * step)
+      add_samples<F::ahead, N>(f, x.count, sample, step, c, sums);
+    for (; sample < end; sample += step) add_samples<1, N>(f, x.count, sample, step, c, sums);
+    constexpr int at_once = N < 4 ? N : 4;  // 16 KiB of shared memory
 #pragma unroll
-      for (int j = 0; j < N; ++j) sums[j].add(loaded, j);
-      f.store(sample * x.count + c, loaded);
-    }
+    for (int first = 0; first < N; first += at_once) {
+      ChannelSums of_block[at_once];
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const ChannelSums sum = sum_across(sums[j].sums(), spread);
-      if (inside && spread.across() == 0) partials[(c + j) * spread.parts + part] = sum;
+      for (int j = 0; j < at_once; ++j) of_block[j] = sums[first + j].sums();
+      sum_across(of_block, spread);
+      if (inside && spread.across() == 0)
+#pragma unroll
+        for (int j = 0; j < at_once; ++j)
+          partials[(c + first + j) * spread.parts + part] = of_block[j];
     }
   } else {
     const std::int64_t c = blockIdx.x;

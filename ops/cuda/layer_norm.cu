@@ -66,6 +66,7 @@ __global__ void input_gradient_rows(LayerNormRows<T> n) {
 /// normalised x.
 template <class T>
 struct ParameterSums {
+  static constexpr int ahead = 2;
   const T *x, *grad, *mean, *inverse_deviation;
 
   template <int N>

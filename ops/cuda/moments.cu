@@ -25,28 +25,30 @@ struct Centre {
 /// value is near its others, and then moves its sums to the common centre in f64.
 template <class S>
 struct MomentSums {
+  static constexpr int ahead = 4;
   using T = Computed<S>;
   const S* x;
   Centre<S> centre;
 
   template <int N>
-  using Loaded = Pack<T, N>;
+  using Loaded = Pack<S, N>;
   template <int N>
   __device__ Loaded<N> load(std::int64_t e, std::int64_t) const {
-    return load_pack<S, N>(x, e);
+    return load_stored<S, N>(x, e);
   }
   template <int N>
-  __device__ void store(std::int64_t, const Pack<T, N>&) const {}
+  __device__ void store(std::int64_t, const Pack<S, N>&) const {}
 
   struct Part {
     T centre, shift, sum, squares;
     int count;
 
     template <int N>
-    __device__ void add(const Pack<T, N>& values, int j) {
-      if (count == 0) shift = values.at[j];
+    __device__ void add(const Pack<S, N>& values, int j) {
+      const T value = computed(values.at[j]);
+      if (count == 0) shift = value;
       ++count;
-      const T distance = values.at[j] - shift;
+      const T distance = value - shift;
       sum += distance;
       squares = std::fma(distance, distance, squares);
     }
@@ -83,22 +85,25 @@ struct WriteMoments {
 
 template <class S>
 struct ElementSums {
+  static constexpr int ahead = 4;
   using T = Computed<S>;
   const S* x;
 
   template <int N>
-  __device__ Pack<T, N> load(std::int64_t e, std::int64_t) const {
-    return load_pack<S, N>(x, e);
+  using Loaded = Pack<S, N>;
+  template <int N>
+  __device__ Loaded<N> load(std::int64_t e, std::int64_t) const {
+    return load_stored<S, N>(x, e);
   }
   template <int N>
-  __device__ void store(std::int64_t, const Pack<T, N>&) const {}
+  __device__ void store(std::int64_t, const Pack<S, N>&) const {}
 
   struct Part {
     T sum;
 
     template <int N>
-    __device__ void add(const Pack<T, N>& values, int j) {
-      sum += values.at[j];
+    __device__ void add(const Pack<S, N>& values, int j) {
+      sum += computed(values.at[j]);
     }
     __device__ ChannelSums sums() const { return {static_cast<double>(sum), 0.0}; }
   };

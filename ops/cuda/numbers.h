@@ -4,6 +4,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstring>
 #include <type_traits>
 
 #include "ops/cuda/convert.h"
@@ -45,21 +46,43 @@ __device__ Computed<S> computed(S x) {
   return converted<Computed<S>>(x);
 }
 
-/// N numbers from place e on, to compute with.
+/// N numbers from place e on, as they are stored. Several loads wait for memory together if none is
+/// converted before the last.
+template <class S, int N>
+__device__ Pack<S, N> load_stored(const S* from, std::int64_t e) {
+  return *reinterpret_cast<const Pack<S, N>*>(from + e);
+}
+/// The same, to compute with.
 template <class S, int N>
 __device__ Pack<Computed<S>, N> load_pack(const S* from, std::int64_t e) {
-  const auto stored = *reinterpret_cast<const Pack<S, N>*>(from + e);
+  const Pack<S, N> stored = load_stored<S, N>(from, e);
   Pack<Computed<S>, N> pack;
 #pragma unroll
   for (int j = 0; j < N; ++j) pack.at[j] = computed(stored.at[j]);
   return pack;
 }
 template <class S, int N>
-__device__ void store_pack(S* to, std::int64_t e, const Pack<Computed<S>, N>& pack) {
+__device__ Pack<S, N> as_stored(const Pack<Computed<S>, N>& pack) {
   Pack<S, N> stored;
 #pragma unroll
   for (int j = 0; j < N; ++j) stored.at[j] = converted<S>(pack.at[j]);
-  *reinterpret_cast<Pack<S, N>*>(to + e) = stored;
+  return stored;
+}
+template <class S, int N>
+__device__ void store_pack(S* to, std::int64_t e, const Pack<Computed<S>, N>& pack) {
+  *reinterpret_cast<Pack<S, N>*>(to + e) = as_stored<S, N>(pack);
+}
+/// The same in one access, where nvcc would store parts of the pack as soon as they are known.
+template <class S, int N>
+__device__ void store_whole(S* to, std::int64_t e, const Pack<Computed<S>, N>& pack) {
+  if constexpr (sizeof(S) * N == sizeof(uint4)) {
+    const Pack<S, N> stored = as_stored<S, N>(pack);
+    uint4 whole;
+    std::memcpy(&whole, &stored, sizeof whole);
+    __stwb(reinterpret_cast<uint4*>(to + e), whole);
+  } else {
+    store_pack<S, N>(to, e, pack);
+  }
 }
 
 /// Calls `f` with a number of the type that is stored, f32, f64, bf16 or f16, and with one of the

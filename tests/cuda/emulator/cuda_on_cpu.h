@@ -98,6 +98,7 @@ T __shfl_xor_sync(unsigned m, T v, int x) {
 inline unsigned __ballot_sync(unsigned m, int v) {
   return unsigned(cuda_on_cpu::meet_warp(cuda_on_cpu::WarpOperation::ballot, m, v != 0, 0));
 }
+inline void __stwb(uint4* to, uint4 value) { *to = value; }
 inline int __popc(unsigned v) { return __builtin_popcount(v); }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return (unsigned long long)((static_cast<unsigned __int128>(a) * b) >> 64);
