@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/error.h"
 
 namespace troupe::cuda {
@@ -27,7 +29,12 @@ PoolAxis sliding_axis(const char* kernel, const Shape& x, int axis, std::int64_t
         fmt::format("{}: a window of {} with stride {} and padding {} on an input of {}", kernel,
                     size, stride, padding, to_string(x)),
         "the padding can be at most half the window, and the window must fit the padded input");
-  return {input, (input + 2 * padding - size) / stride + 1, size, stride, padding, false};
+  const std::int64_t padded = input + 2 * padding;
+  if (padded > UINT32_MAX)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: an axis of {} elements on a GPU", kernel, input));
+  // A stride beyond the end makes one window, as one to the end does.
+  return {input, (padded - size) / stride + 1, size, std::min(stride, padded), padding, false};
 }
 
 PoolWindows windows(const PoolAxis& h, const PoolAxis& w, const Shape& x, Layout layout) {

@@ -3,7 +3,7 @@
 
 namespace troupe::cuda {
 
-/// The windows of a pooling along one axis.
+/// The windows of a pooling along one axis, of fewer than 2^32 elements with the padding.
 struct PoolAxis {
   std::int64_t input, output;
   std::int64_t kernel, stride, padding;

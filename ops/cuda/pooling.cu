@@ -32,10 +32,12 @@ __device__ Range window_of(const PoolAxis& axis, std::int64_t o) {
 __device__ Range windows_with(const PoolAxis& axis, std::int64_t i) {
   if (axis.adaptive)
     return {i * axis.output / axis.input, quotient_up((i + 1) * axis.output, axis.input)};
-  const std::int64_t place = i + axis.padding;
-  const std::int64_t before = place - axis.kernel + 1;  // where the first window may begin
-  return clipped(before <= 0 ? 0 : quotient_up(before, axis.stride), place / axis.stride + 1,
-                 axis.output);
+  // Divisions of 32 bits take a fraction of the time.
+  const auto stride = static_cast<std::uint32_t>(axis.stride);
+  const auto place = static_cast<std::uint32_t>(i + axis.padding);
+  const auto after = static_cast<std::uint32_t>(axis.kernel - 1);  // where the first one may begin
+  const std::uint32_t first = place <= after ? 0 : (place - after - 1) / stride + 1;
+  return clipped(first, std::int64_t{place / stride} + 1, axis.output);
 }
 /// The elements by which an average is divided: padding counts.
 __device__ std::int64_t divisor_of(const PoolAxis& axis, const Range& window) {
@@ -238,20 +240,19 @@ __global__ void tiled_backward_kernel(PoolWindows pool, Images<const S, N> x,
     const Place at(e, grad.rows, grad.columns, grad.width);
     const Range rows = window_of(pool.h, at.row), columns = window_of(pool.w, at.column);
     const Pack<Computed<S>, N> slope = load_pack<S, N>(grad.data, e * N);
-    std::int64_t winner[N];
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-      winner[j] = x.place(at.image, rows.begin, columns.begin, at.channel);
-    Largest<S, N>::visit(pool, x, at, [&](int j, std::int64_t h, std::int64_t w) {
-      winner[j] = x.place(at.image, h, w, at.channel);
-    });
+    const auto number = [&](std::int64_t h, std::int64_t w) {
+      return static_cast<int>((h - rows.begin) * pool.w.kernel + (w - columns.begin));
+    };
+    int winner[N] = {};
+    Largest<S, N>::visit(pool, x, at,
+                         [&](int j, std::int64_t h, std::int64_t w) { winner[j] = number(h, w); });
     for (std::int64_t h = rows.begin; h < rows.end; ++h)
       for (std::int64_t w = columns.begin; w < columns.end; ++w) {
-        const std::int64_t place = dx.place(at.image, h, w, at.channel);
+        const int mine = number(h, w);
         Pack<Computed<S>, N> to;
 #pragma unroll
-        for (int j = 0; j < N; ++j) to.at[j] = winner[j] == place ? slope.at[j] : Computed<S>(0);
-        store_pack<S, N>(dx.data, place * N, to);
+        for (int j = 0; j < N; ++j) to.at[j] = winner[j] == mine ? slope.at[j] : Computed<S>(0);
+        store_pack<S, N>(dx.data, dx.place(at.image, h, w, at.channel) * N, to);
       }
   }
 }
@@ -366,7 +367,9 @@ Tensor max_pool_backward(const Stream& stream, const Tensor& grad, const Tensor&
   const char* kernel = "max_pool_backward";
   const PoolWindows windows = sliding_windows(kernel, x.shape(), x.layout(), options);
   check_pooled(kernel, grad, x.shape(), windows, x.dtype(), x.layout());
-  if (tiles(windows.h) && tiles(windows.w)) return tiled_backward(stream, grad, x, windows);
+  const bool is_small = options.kernel_h * options.kernel_w <= INT32_MAX;
+  if (tiles(windows.h) && tiles(windows.w) && is_small)
+    return tiled_backward(stream, grad, x, windows);
   if (options.kernel_h * options.kernel_w <= UINT8_MAX)
     return largest_backward<std::uint8_t>(stream, grad, x, windows);
   return largest_backward<std::uint32_t>(stream, grad, x, windows);

@@ -51,6 +51,8 @@ TEST(CudaPooling, SlidesWindowsOfAnyStrideAndPadding) {
   compare_sliding(stream, random_tensor({1, 4, 9, 8}, 1), {5, 3, 1, 3, 2, 0});
   compare_sliding(stream, random_tensor({2, 2, 9, 9}, 1), {2, 2, 4, 3, 0, 1});
   compare_sliding(stream, random_tensor({2, 5, 8, 7}, 1), {8, 7, 1, 1, 0, 0});
+  compare_sliding(stream, random_tensor({2, 3, 7, 9}, 1),
+                  {3, 3, std::int64_t{1} << 32, std::int64_t{3} << 40, 1, 0});
 }
 
 TEST(CudaPooling, TakesTheFirstLargestAndNaNs) {
