@@ -14,7 +14,7 @@ Loader::Loader(LoaderOptions options)
       sampler_(options_.sampler),
       train_(options_.dataset, Split::train, options_.transform, options_.mix),
       test_(options_.dataset, Split::test, options_.transform),
-      stream_({.device = options_.resident ? options_.transform.device : Device::cpu()}) {
+      stream_({.device = options_.device}) {
   if (options_.resident)
     check_resident(options_.transform, options_.mix, options_.dataset.samples(),
                    options_.dataset.name());
@@ -66,8 +66,8 @@ ActionLabel Loader::act() {
 // Test samples lie on the device as well: they are not augmented, so their windows are whole
 // images.
 Tensor Loader::samples_of(const Header& header, const Batch& batch) {
-  if (!options_.resident) return batch.samples;
   const Stream& stream = stream_.get();
+  if (!options_.resident) return on_device(stream, batch.samples);
   const Split split = header.key.purpose == Purpose::train ? Split::train : Split::test;
   const Tensor images = options_.resident->on_device(stream, split, batch.samples);
   return kernels(stream.device, DType::f32)

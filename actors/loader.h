@@ -22,15 +22,17 @@ struct LoaderOptions {
   int workers = 1;      ///< threads that prepare micro-batches; 0: the actor itself does
   MixOptions mix = {};  ///< of training samples
   int prefetch = 4;  ///< micro-batches that are prepared beyond the slots of the edge; at least 1
-  /// Of all loaders of the process: samples are taken from these, on transform.device. Null:
-  /// samples are prepared in the CPU's memory.
+  /// Where samples lie when they are sent. A stream of the loader copies them there, or takes them
+  /// from `resident`, while the stages compute.
+  Device device = {};
+  /// Of all loaders of the process, on `device`. Null: samples are prepared in the CPU's memory.
   std::shared_ptr<ResidentImages> resident = {};
 };
 
 /// Sends the micro-batches of a replica in order: those of each step, and the test set after an
 /// epoch. Its position in the data is the step number, so a commit of the step commits the
 /// position. If the preparation of a micro-batch fails, the action that would send it throws the
-/// error. If images are resident, it prepares windows of them, and its stream makes the samples.
+/// error.
 class Loader final : public Actor {
  public:
   using Options = LoaderOptions;
@@ -64,8 +66,8 @@ class Loader final : public Actor {
   LoaderOptions options_;
   Sampler sampler_;
   BatchMaker train_, test_;
-  OwnStream stream_;             ///< of the device if images are resident, else of the CPU
-  std::uint32_t next_step_ = 0;  ///< first step that is not in `pending_` yet
+  OwnStream stream_;                       ///< of LoaderOptions::device
+  std::uint32_t next_step_ = 0;            ///< first step that is not in `pending_` yet
   std::deque<MicroBatchSamples> pending_;  ///< not requested yet
   std::deque<Ahead> ahead_;                ///< requested and not sent, at most `prefetch`
   std::uint64_t first_ = 0;                ///< index of the first of `ahead_` among all requests

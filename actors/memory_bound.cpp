@@ -46,7 +46,8 @@ class Bound {
       : options_(options),
         graph_(graph),
         process_(process),
-        has_device_(options.stream.device != Device::cpu()) {}
+        has_device_(options.stream.device != Device::cpu()),
+        sent_on_device_(samples_device(options) != Device::cpu()) {}
 
   void add_data_set(std::size_t dataset_bytes);
   void add_edges();
@@ -72,7 +73,7 @@ class Bound {
   const PipelineOptions& options_;
   const Graph& graph_;
   std::uint32_t process_;
-  bool has_device_;
+  bool has_device_, sent_on_device_;
   MemoryBound bound_;
 };
 
@@ -212,13 +213,15 @@ void Bound::add_copies() {
   if (!has_device_) return;
   const std::size_t samples = micro_batch_samples(options_);
   // Each micro-batch that the first stage works on, one that it evaluates, and of one what it is
-  // made of: bytes that were copied, or windows that its loader takes from resident images.
+  // made of, if it does not come on the device: bytes that were copied. Or windows that its loader
+  // takes from resident images.
   const bool has_bytes =
       pixels_for(transform_options(options_), options_.data.dataset.samples()).defined();
   const bool resident = has_resident_images(options_);
   const std::size_t bytes = resident ? std::max(samples * prepared_bytes(options_), smallest_block)
-                            : has_bytes ? samples * input_bytes(options_) / size_of(options_.dtype)
-                                        : 0;
+                            : has_bytes && !sent_on_device_
+                                ? samples * input_bytes(options_) / size_of(options_.dtype)
+                                : 0;
   if (const std::size_t here = replicas(0))
     add("samples",
         here * ((schedule_of(options_, 0).credits + 1u) * samples * input_bytes(options_) + bytes),
@@ -262,7 +265,11 @@ std::size_t Bound::pinned_bytes() const {
   for (std::size_t s = 0; s < options_.partition.size(); ++s)
     sum +=
         replicas(s) * tensors_of_a_weight(options_) * pinned_block(stage_bytes(options_, s).state);
-  if (has_resident_images(options_)) sum += pinned_for_images();
+  if (has_resident_images(options_))
+    sum += pinned_for_images();
+  else if (sent_on_device_)
+    sum += replicas(0) * loader_slots(options_) *
+           pinned_block(micro_batch_samples(options_) * sample_bytes(options_));
   return sum;
 }
 

@@ -31,6 +31,7 @@ struct Common {
   std::optional<ActorRef<CheckpointWriter>> writer;
   std::map<std::uint32_t, ActorRef<ShardWriter>> shard_writers;  ///< by process
   std::shared_ptr<ResidentImages> images;                        ///< null: they are not resident
+  Device samples_on;                                             ///< samples_device()
 };
 
 SamplerOptions sampler_options(const PipelineOptions& options) {
@@ -104,6 +105,7 @@ Column add_column(Graph& graph, const PipelineOptions& options, const Common& co
   };
   LoaderOptions loader = loader_options(options, replica);
   loader.resident = common.images;
+  loader.device = common.samples_on;
   Column column{.replica = replica,
                 .own = micro_batch_range(options.micro_batches, replica, options.replicas),
                 .loader = graph.add<Loader>(name("loader"), std::move(loader)),
@@ -193,8 +195,7 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   const std::size_t samples = micro_batch_samples(options);
   const std::uint32_t fed = loader_slots(options);
   graph.connect(column.loader, &Loader::samples, column.stages.front(), &Stage::input,
-                column.each(fed, samples * sample_bytes(options),
-                            common.images ? options.stream.device : Device::cpu()));
+                column.each(fed, samples * sample_bytes(options), common.samples_on));
   graph.connect(column.loader, &Loader::targets, column.loss, &Loss::targets,
                 column.each(fed, samples * target_bytes(options)));
   for (std::size_t s = 0; s < column.stages.size(); ++s) {
@@ -317,6 +318,12 @@ TransformOptions transform_options(const PipelineOptions& options) {
 
 bool has_resident_images(const PipelineOptions& options) {
   return options.data.resident && options.stream.device != Device::cpu();
+}
+
+Device samples_device(const PipelineOptions& options) {
+  const bool copied =
+      has_resident_images(options) || model_of(options).blocks.front()->begins_with_convolution();
+  return copied ? options.stream.device : Device::cpu();
 }
 
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica) {
@@ -461,6 +468,7 @@ Graph build_pipeline(const PipelineOptions& options) {
                   once_a_step);
   if (options.writer) add_writers(graph, options, common);
   if (has_resident_images(options)) common.images = std::make_shared<ResidentImages>();
+  common.samples_on = samples_device(options);
   for (std::uint32_t r = 0; r < options.replicas; ++r) add_replica(graph, options, common, r);
   return graph;
 }

@@ -96,7 +96,11 @@ TransformOptions transform_options(const PipelineOptions& options);
 /// Whether loaders keep the images on a device: not on the CPU, whatever PipelineData::resident is.
 bool has_resident_images(const PipelineOptions& options);
 
-/// The options of a replica's loader, without LoaderOptions::resident, which build_pipeline adds.
+/// Where loaders send samples to. Other models than those that begin with a convolution copy them
+/// by themselves: an embedding refuses wrong indices while they lie in the CPU's memory.
+Device samples_device(const PipelineOptions& options);
+
+/// The options of a replica's loader, without `device` and `resident`, which build_pipeline adds.
 /// Throws nothing; Sampler and BatchMaker check them.
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica);
 

@@ -144,21 +144,23 @@ TEST_P(LoaderWithWorkers, MayEndWithMicroBatchesUnderWay) {
   driven.act();
 }
 
-TEST_P(LoaderWithWorkers, SendsResidentImagesFromTheDeviceAndTargetsFromTheCpu) {
-  LoaderOptions options = small_loader(GetParam());
-  options.transform.device = testing::foreign_device();
-  const std::vector<Expected> wanted = expected(0, options.transform.device);
-  options.resident = std::make_shared<ResidentImages>();
-  const Stream stream{.device = options.transform.device};
-  Driven driven(options);
-  const std::vector<Packet> sent = driven.run();
-  ASSERT_EQ(sent.size(), 2 * wanted.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const Tensor& images = images_of(sent[2 * i]);
-    EXPECT_EQ(sent[2 * i].header.key, wanted[i].key) << i;
-    EXPECT_EQ(images.device(), stream.device);
-    EXPECT_TRUE(same_bytes(on_cpu(stream, images), wanted[i].batch.samples)) << i;
-    EXPECT_TRUE(same_bytes(targets_of(sent[2 * i + 1]), wanted[i].batch.targets)) << i;
+TEST_P(LoaderWithWorkers, SendsSamplesFromTheDeviceAndTargetsFromTheCpu) {
+  for (const bool resident : {false, true}) {
+    LoaderOptions options = small_loader(GetParam());
+    options.device = options.transform.device = testing::foreign_device();
+    const std::vector<Expected> wanted = expected(0, options.transform.device);
+    if (resident) options.resident = std::make_shared<ResidentImages>();
+    const Stream stream{.device = options.device};
+    Driven driven(options);
+    const std::vector<Packet> sent = driven.run();
+    ASSERT_EQ(sent.size(), 2 * wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const Tensor& images = images_of(sent[2 * i]);
+      EXPECT_EQ(sent[2 * i].header.key, wanted[i].key) << i;
+      EXPECT_EQ(images.device(), stream.device);
+      EXPECT_TRUE(same_bytes(on_cpu(stream, images), wanted[i].batch.samples)) << i;
+      EXPECT_TRUE(same_bytes(targets_of(sent[2 * i + 1]), wanted[i].batch.targets)) << i;
+    }
   }
 }
 

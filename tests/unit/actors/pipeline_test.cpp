@@ -5,6 +5,7 @@
 
 #include "actors/data/datasets.h"
 #include "actors/loss.h"
+#include "delayed_device.h"
 #include "ops/models/models.h"
 
 namespace troupe {
@@ -37,6 +38,19 @@ TEST(Pipeline, TellsItsLoadersWhatItWasTold) {
   EXPECT_EQ(loader.timeline.steps, 7u);
   EXPECT_EQ(loader.timeline.steps_per_epoch, 2u);
   EXPECT_EQ(loader.timeline.first, 3u);
+}
+
+// Indices of an embedding, which another model may begin with, are checked in the CPU's memory.
+TEST(Pipeline, SendsSamplesOnTheDeviceWhereTheModelBeginsWithAConvolution) {
+  PipelineOptions options = small();
+  options.model = MnistCnn{.classes = 4};
+  EXPECT_EQ(samples_device(options), Device::cpu());
+  options.stream.device = testing::delayed_device();
+  EXPECT_EQ(samples_device(options), testing::delayed_device());
+  options.model = Mlp{.widths = {3}, .classes = 4};
+  EXPECT_EQ(samples_device(options), Device::cpu());
+  options.data.resident = true;
+  EXPECT_EQ(samples_device(options), testing::delayed_device());
 }
 
 TEST(Pipeline, KeepsItsRatesWhereItEndsEarlier) {
