@@ -114,6 +114,12 @@ std::shared_mutex& capturing() {
   return *mutex;
 }
 thread_local std::shared_lock<std::shared_mutex> own_capture;
+/// Held by all threads that give work for the first time which they will capture, or by one that
+/// captures: to load kernels and to make plans may wait for the device.
+std::shared_mutex& preparing() {
+  static auto* mutex = new std::shared_mutex;
+  return *mutex;
+}
 
 std::uint64_t next_id() {
   static std::atomic<std::uint64_t> last{0};
@@ -200,8 +206,15 @@ class Stream final : public UnrecoverableStream {
     if (!begin || !(end = timed_event())) return nullptr;
     return std::make_unique<Range>(clock_, std::move(begin), std::move(end));
   }
+  void repeat_with(const Tensor& key) override {
+    UnrecoverableStream::repeat_with(key);
+    prepares_ =
+        key.defined() ? std::shared_lock(preparing()) : std::shared_lock<std::shared_mutex>();
+  }
   bool captures() const override { return true; }
   void begin_capture() override {
+    prepares_ = {};
+    std::unique_lock alone(preparing());
     const cudaStream_t stream = give();  // the range begins before the work that is launched
     std::shared_lock captures(capturing());
     const std::lock_guard lock(mutex_);
@@ -209,6 +222,7 @@ class Stream final : public UnrecoverableStream {
     CapturedWork::begin(stream);
     before_capture_ = before;
     own_capture = std::move(captures);
+    captures_alone_ = std::move(alone);
   }
   DeviceGraphPtr end_capture() override;
   /// Throws while work is captured: what is done with the CPU's memory is done once.
@@ -278,7 +292,9 @@ class Stream final : public UnrecoverableStream {
   /// While work is captured, the fence of all that was given before. Other threads record none
   /// meanwhile: what is captured runs only when it is launched.
   FencePtr before_capture_;
-  Event range_begin_;  ///< before the first work of the range
+  std::shared_lock<std::shared_mutex> prepares_;        ///< of the owner's thread, as the next one
+  std::unique_lock<std::shared_mutex> captures_alone_;  ///< while it captures
+  Event range_begin_;                                   ///< before the first work of the range
   const std::shared_ptr<RangeClock> clock_ = std::make_shared<RangeClock>();
   std::unordered_map<std::uint64_t, std::uint64_t> waited_;  ///< the last fence of other streams
 };
@@ -295,6 +311,7 @@ class CapturedGraph final : public DeviceGraph {
 };
 
 DeviceGraphPtr Stream::end_capture() {
+  const auto alone = std::exchange(captures_alone_, {});
   const auto captured = std::exchange(own_capture, {});
   // Other threads, which wait for the lock, record fences again once the capture has ended, however
   // it ends, and before the graph is instantiated.

@@ -98,7 +98,7 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// each time: kernels read the step and the micro-batch of RandomKey from `key` when they run,
   /// and keep nothing from one time to the next. u32 [2] in the device's memory. Undefined: work
   /// that is enqueued once.
-  void repeat_with(const Tensor& key) { repeated_key_ = key; }
+  virtual void repeat_with(const Tensor& key) { repeated_key_ = key; }
   const Tensor& repeated_key() const { return repeated_key_; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <deque>
@@ -339,6 +340,27 @@ TEST_F(GraphCalls, HoldUpNoFenceWhileTheyAreCaptured) {
   std::thread([&] { EXPECT_TRUE(end_of(device.record())); }).join();
   EXPECT_TRUE(end_of(device.record()));
   const DeviceGraphPtr graph = device.end_capture();
+}
+
+// The first time, kernels are loaded and plans made, which no capture on another thread survives.
+TEST_F(GraphCalls, AreNotCapturedWhileOthersGiveSuchWorkForTheFirstTime) {
+  const EmulatedStream other;
+  const Tensor key = Tensor::empty({2}, DType::u32, stream_.get().device);
+  std::atomic<bool> captured = false;
+  device_stream(other.get())->repeat_with(key);
+  std::jthread captures([&] {
+    DeviceStream& device = *device_stream(stream_.get());
+    device.repeat_with(key);
+    device.begin_capture();
+    captured = true;
+    const DeviceGraphPtr graph = device.end_capture();
+    device.repeat_with({});
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(captured);
+  device_stream(other.get())->repeat_with({});
+  captures.join();
+  EXPECT_TRUE(captured);
 }
 
 TEST_F(GraphCalls, NameTheOptionWhenAGraphFindsNoMemory) {

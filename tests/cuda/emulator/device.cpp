@@ -389,6 +389,8 @@ cudaError_t Device::free(void* block, Place place) {
   {
     Lock lock(mutex_);
     if (const cudaError_t error = refuse(); error != cudaSuccess) return error;
+    for (const auto& queue : queues_)
+      if (queue->captured) return refuse_capture(*queue, "memory is freed");
     if (const cudaError_t error = wait_until(lock, [&] { return all_idle(); });
         error != cudaSuccess)
       return error;
