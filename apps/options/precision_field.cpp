@@ -69,7 +69,8 @@ OptionField precision_field(PipelineOptions& options) {
             options.stream.products = chosen.products;
           }},
       "arithmetic; bf16-mixed, 16-mixed: convolutions and linear layers multiply in bf16 or f16, "
-      "sums and weights are f32; bf16-mixed needs a GPU, AVX-512 BF16 or AMX, 16-mixed a GPU",
+      "sums and weights are f32; bf16-mixed needs a GPU (A100 or later), AVX-512 BF16 or AMX, "
+      "16-mixed a GPU",
       {.choices = detail::choices_of<Precision>(precisions),
        .synonyms = {"dtype", "base_precision", "mixed_precision", "fp16", "bf16", "amp"},
        .setting = "PipelineOptions::dtype"});

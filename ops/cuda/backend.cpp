@@ -9,6 +9,7 @@
 #include "ops/cuda/error.h"
 #include "ops/cuda/graph.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/library.h"
 #include "ops/cuda/pinned.h"
 #include "ops/cuda/stream.h"
 #include "ops/cuda/workspace.h"
@@ -61,12 +62,14 @@ std::string fingerprint() {
   check(cudaGetDeviceProperties(&found, 0), "query the properties of the device");
   int driver = 0;
   check(cudaDriverGetVersion(&driver), "query the driver's version");
-  // With 0 no library of NVIDIA's rounds to TF32, whatever the stream allows.
-  const char* tf32 = std::getenv("NVIDIA_TF32_OVERRIDE");
-  return fmt::format("{}, sm_{}{}, {} multiprocessors, driver for CUDA {}.{}, {}, {}{}", found.name,
-                     found.major, found.minor, found.multiProcessorCount, driver / 1000,
-                     driver % 1000 / 10, dnn_version(), blas_version(),
-                     tf32 ? fmt::format(", NVIDIA_TF32_OVERRIDE={}", tf32) : "");
+  std::string all = fmt::format("{}, sm_{}{}, {} multiprocessors, driver for CUDA {}.{}, {}, {}",
+                                found.name, found.major, found.minor, found.multiProcessorCount,
+                                driver / 1000, driver % 1000 / 10, dnn_version(), blas_version());
+  // Variables by which NVIDIA's libraries round otherwise than the stream asks for.
+  for (const char* name : {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION",
+                           "CUBLAS_EMULATE_DOUBLE_PRECISION", "CUBLAS_EMULATION_STRATEGY"})
+    if (const char* value = std::getenv(name)) all += fmt::format(", {}={}", name, value);
+  return all;
 }
 
 }  // namespace
@@ -85,7 +88,8 @@ const Backend& backend() {
       },
       .multiplies =
           [](DType products) {
-            return products == DType::f32 || products == DType::bf16 || products == DType::f16;
+            const bool bf16 = products == DType::bf16 && compute_capability() >= 80;
+            return products == DType::f32 || products == DType::f16 || bf16;
           },
       .has_tf32 = true,
       .take_scratch = [](std::int16_t) { return take_workspace_sizes(); },

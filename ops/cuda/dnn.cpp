@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ops/cuda/library.h"
 #include "ops/cuda/library_error.h"
 #include "ops/cuda/stream.h"
 #include "ops/cuda/workspace.h"
@@ -269,11 +270,27 @@ std::shared_ptr<ConvolutionPlan> plan_on(ConvolutionWork work, const On& device,
   }
 }
 
+/// cuDNN 9.11 and later do not support GPUs before sm_75, but make plans for them.
+bool supports_device() {
+  static const bool supports = [] {
+    constexpr std::size_t last_for_all = 91'099;
+    return cudnnGetVersion() <= last_for_all || compute_capability() >= 75;
+  }();
+  return supports;
+}
+
 }  // namespace
 
 std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream& stream,
                                                   const ConvolutionWork& work) {
   if (work.dtype == DType::f64) return nullptr;
+  if (!supports_device()) {
+    warn_once(
+        fmt::format("{} does not support this GPU, so slower kernels compute convolutions; "
+                    "install cuDNN 9.10",
+                    dnn_version()));
+    return nullptr;
+  }
   static std::mutex mutex;
   static auto* plans =
       new std::map<std::pair<cudaStream_t, std::string>, std::shared_ptr<ConvolutionPlan>>;

@@ -69,6 +69,12 @@ GpuSurvey compiled_for() {
   return compiled;
 }
 
+int compute_capability() {
+  cudaDeviceProp found{};
+  check(cudaGetDeviceProperties(&found, 0), "describe a device");
+  return 10 * found.major + found.minor;
+}
+
 const GpuLibrary& library() {
   static constexpr GpuLibrary all{
       .backend = [] { return &backend(); }, .survey = survey, .workspace_bytes = workspace_bytes};
