@@ -115,8 +115,9 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     }
   };
   void* block = allocate_block();
-  if (!block) {
-    trim();  // blocks of other sizes may make room
+  // Blocks of other sizes make room, or another thread has just given some back.
+  for (bool gave = true; !block && gave;) {
+    gave = make_room(size);
     block = allocate_block();
   }
   std::lock_guard lock(state_->mutex);
@@ -180,6 +181,27 @@ void CachingAllocator::trim() {
   }
   for (auto& [size, blocks] : free_blocks)
     for (const FreeBlock& one : blocks) give_back(device_, memory_, one.block, size);
+}
+
+// Allocates nothing itself: memory is out.
+bool CachingAllocator::make_room(std::size_t bytes) {
+  const std::lock_guard one_at_a_time(state_->trimming);
+  std::size_t given = 0;
+  while (given < bytes) {
+    std::unique_lock lock(state_->mutex);
+    const auto has_blocks = [](const auto& entry) { return !entry.second.empty(); };
+    const auto largest =
+        std::find_if(state_->free_blocks.rbegin(), state_->free_blocks.rend(), has_blocks);
+    if (largest == state_->free_blocks.rend()) break;
+    const auto size = largest->first;
+    void* block = largest->second.back().block;
+    largest->second.pop_back();
+    state_->counters.cached_bytes -= size;
+    lock.unlock();
+    give_back(device_, memory_, block, size);
+    given += size;
+  }
+  return given > 0;
 }
 
 CachingAllocator& CachingAllocator::of(Device device) {

@@ -47,6 +47,10 @@ class CachingAllocator {
   static CachingAllocator& of(Device device);
 
  private:
+  /// Gives back cached blocks, the largest first, until they have so many bytes. False if there are
+  /// none.
+  bool make_room(std::size_t bytes);
+
   struct State;
   Device device_;
   DeviceMemory memory_;

@@ -126,6 +126,59 @@ TEST(CachingAllocator, GivesCachedBlocksUpBeforeItRunsOut) {
   EXPECT_EQ(allocator.counters().cached_bytes, 0u);
 }
 
+TEST(CachingAllocator, KeepsTheBlocksWhoseMemoryIsNotNeeded) {
+  constexpr std::size_t mib = 1 << 20, all = 10 * mib;
+  std::size_t taken = 0;
+  CachingAllocator allocator({}, {.allocate = [&](std::size_t bytes) -> void* {
+                                    if (taken + bytes > all) return nullptr;
+                                    taken += bytes;
+                                    return ::operator new(bytes);
+                                  },
+                                  .release =
+                                      [&](void* block, std::size_t bytes) {
+                                        taken -= bytes;
+                                        ::operator delete(block);
+                                      }});
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  for (const std::size_t bytes : {mib, 4 * mib, mib, 4 * mib})
+    blocks.emplace_back(allocator.allocate(bytes), bytes);
+  for (const auto& [block, bytes] : blocks) allocator.release(block, bytes);
+  void* block = allocator.allocate(3 * mib);
+  EXPECT_EQ(allocator.counters().cached_bytes, 6 * mib) << "one of the largest made room";
+  allocator.release(block, 3 * mib);
+  block = allocator.allocate(all);
+  EXPECT_EQ(allocator.counters().cached_bytes, 0u);
+  allocator.release(block, all);
+}
+
+// Of two threads, one gives the only cached block back, and takes its time for it.
+TEST(CachingAllocator, FindsTheMemoryThatAnotherThreadHasGivenBack) {
+  constexpr std::size_t mib = 1 << 20, all = 10 * mib;
+  std::atomic<std::size_t> taken = 0;
+  CachingAllocator allocator({}, {.allocate = [&](std::size_t bytes) -> void* {
+                                    if (taken.fetch_add(bytes) + bytes <= all)
+                                      return ::operator new(bytes);
+                                    taken -= bytes;
+                                    return nullptr;
+                                  },
+                                  .release =
+                                      [&](void* block, std::size_t bytes) {
+                                        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                                        taken -= bytes;
+                                        ::operator delete(block);
+                                      }});
+  for (int round = 0; round < 10; ++round) {
+    allocator.release(allocator.allocate(all), all);
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 2; ++i)
+      threads.emplace_back([&] {
+        void* block = nullptr;
+        EXPECT_NO_THROW(block = allocator.allocate(2 * mib));
+        if (block) allocator.release(block, 2 * mib);
+      });
+  }
+}
+
 TEST(CachingAllocator, MayBeUsedFromManyThreads) {
   CachingAllocator allocator;
   std::vector<std::thread> threads;
