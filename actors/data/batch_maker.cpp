@@ -8,6 +8,7 @@
 #include "ops/on_device.h"
 #include "ops/reference/take_images.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 #include "runtime/tensor/cast.h"
 #include "runtime/tensor/finite.h"
 
@@ -24,17 +25,26 @@ void copy_rows(const MicroBatchSamples& wanted, const Tensor& from, Tensor& to) 
   }
 }
 
+/// "training sample 5 of npy (from 0) has nan at number 3 of 4", of the first number that is not
+/// finite; empty if all are.
+std::string not_finite(const Dataset& dataset, Split split, const MicroBatchSamples& wanted,
+                       const Tensor& samples) {
+  const auto found = first_not_finite(samples);
+  if (!found) return {};
+  const std::int64_t size = dataset.samples().shape.element_count();
+  return fmt::format("{} sample {} of {} (from 0) has {} at number {} of {}",
+                     split == Split::train ? "training" : "test",
+                     wanted.samples[static_cast<std::size_t>(*found / size)], dataset.name(),
+                     not_finite_text(samples, *found), *found % size + 1, size);
+}
+
 /// Throws if a training sample has nan or an infinite number: no learning rate would help.
 void check_finite(const Dataset& dataset, const MicroBatchSamples& wanted, const Tensor& samples,
                   bool is_transformed) {
-  const auto found = first_not_finite(samples);
-  if (!found) return;
-  const std::int64_t size = dataset.samples().shape.element_count();
+  const std::string found = not_finite(dataset, Split::train, wanted, samples);
+  if (found.empty()) return;
   throw Error(ErrorCode::bad_file,
-              fmt::format("training sample {} of {} (from 0) has {} at number {} of {}{}",
-                          wanted.samples[static_cast<std::size_t>(*found / size)], dataset.name(),
-                          not_finite_text(samples, *found), *found % size + 1, size,
-                          is_transformed ? ", behind the program's own transform" : ""),
+              found + (is_transformed ? ", behind the program's own transform" : ""),
               is_transformed ? "let the transform write a number"
                              : fmt::format("remove the sample, or give it a number that {} holds",
                                            name_of(samples.dtype())));
@@ -199,11 +209,20 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
   const bool has_numbers = !transform_ || own_;  // bytes become finite numbers
   if (has_numbers && split_ == Split::train)
     check_finite(dataset_, wanted, batch.samples, static_cast<bool>(own_));
+  else if (has_numbers)
+    warn_if_not_finite(wanted, batch.samples);
   if (mix_.any()) {
     batch.share = mix(mix_, seed_, wanted.header.key, batch.samples);
     batch.partners = rolled(batch.targets);
   }
   return batch;
+}
+
+// An error would end a run that trains well.
+void BatchMaker::warn_if_not_finite(const MicroBatchSamples& wanted, const Tensor& samples) const {
+  const std::string found = not_finite(dataset_, split_, wanted, samples);
+  if (!found.empty() && !has_warned_->test_and_set())
+    print_warning("{}: the test loss will not be finite", found);
 }
 
 Batch BatchMaker::make_windows(const MicroBatchSamples& wanted) const {

@@ -1,6 +1,8 @@
 #pragma once
 // Creates tensors from sample indices.
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -52,13 +54,15 @@ class BatchMaker {
   BatchMaker(Dataset dataset, Split split, TransformOptions transform, MixOptions mix = {});
 
   /// A pure function of `wanted`. Throws Error for damaged files, for samples out of range, and for
-  /// training samples with numbers that are not finite in the type of the batch.
+  /// training samples with numbers that are not finite in the type of the batch. A warning names
+  /// the first such test sample.
   Batch make(const MicroBatchSamples& wanted) const;
   /// The same samples as windows of the stored images, which are not copied: for images that lie on
   /// a device. Needs what check_resident (actors/data/resident_images.h) demands.
   Batch make_windows(const MicroBatchSamples& wanted) const;
 
  private:
+  void warn_if_not_finite(const MicroBatchSamples& wanted, const Tensor& samples) const;
   void check_indices(const MicroBatchSamples& wanted) const;
   Tensor empty_targets(const MicroBatchSamples& wanted) const;
   bool takes_part() const { return transform_ && transform_->takes_part(); }
@@ -78,6 +82,7 @@ class BatchMaker {
   Device device_;
   DType dtype_;                               // of a batch's samples
   std::optional<SampleTransform> transform_;  // of samples of u8
+  std::shared_ptr<std::atomic_flag> has_warned_ = std::make_shared<std::atomic_flag>();
 };
 
 }  // namespace troupe

@@ -259,19 +259,25 @@ TEST(BatchMaker, RefusesStoredTensorsOfAnotherShapeOrType) {
   EXPECT_THROW(make(samples, Tensor::zeros({10, 3})), Error);
 }
 
-TEST(BatchMaker, NamesTheTrainingSampleThatIsNotFinite) {
+TEST(BatchMaker, NamesTheSampleThatIsNotFinite) {
   const Tensor samples = Tensor::zeros({10, 2}), targets = Tensor::zeros({10, 3}, DType::i64);
   samples.data<float>()[11] = -std::numeric_limits<float>::infinity();
   const Dataset dataset = std::make_shared<Stored>(samples, targets);
   const BatchMaker make(dataset, Split::train, {});
   EXPECT_NO_THROW(make.make({.samples = {4, 6}}));
-  EXPECT_NO_THROW(BatchMaker(dataset, Split::test, {}).make({.samples = {5}}));
   try {
     make.make({.samples = {4, 5}});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.message(), "training sample 5 of pairs (from 0) has -inf at number 2 of 2");
   }
+  testing::internal::CaptureStderr();
+  const BatchMaker tests(dataset, Split::test, {});
+  for (int epoch = 0; epoch < 2; ++epoch) EXPECT_NO_THROW(tests.make({.samples = {4, 5}}));
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string warning = "test sample 5 of pairs (from 0) has -inf at number 2 of 2: ";
+  EXPECT_THAT(said, testing::HasSubstr(warning + "the test loss will not be finite"));
+  EXPECT_EQ(said.find(warning), said.rfind(warning)) << "once";
 }
 
 TEST(BatchMaker, AugmentsImagesOnly) {
