@@ -204,6 +204,7 @@ template <bool logarithm>
 void softmax(Call& call) {
   const ValueId x = call.value(0);
   const int axis = axis_of(call, call.integer("axis", -1), static_cast<int>(call.shape(x).size()));
+  if (!is_fixed(call.shape(x)[static_cast<std::size_t>(axis)])) call.refuse(combines_samples);
   call.give(call.add(Softmax{axis, logarithm}, {x}));
 }
 
@@ -229,8 +230,7 @@ void reduce(Call& call) {
   const std::vector<int> axes = axes_of(call, static_cast<int>(shape.size()));
   const bool keeps = call.integer("keepdims", 1) != 0;
   for (const int axis : axes)
-    if (!is_fixed(shape[static_cast<std::size_t>(axis)]))
-      call.refuse("it combines the samples of a batch");
+    if (!is_fixed(shape[static_cast<std::size_t>(axis)])) call.refuse(combines_samples);
   if (mean && shape.size() == 4 && axes == std::vector{2, 3}) {  // global average pooling
     const ValueId pooled = call.add(AdaptiveAveragePool{1, 1}, {x});
     return call.give(keeps ? pooled : call.add(Reshape{{shape[0], shape[1]}}, {pooled}));

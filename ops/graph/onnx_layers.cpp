@@ -150,6 +150,7 @@ void matmul(Call& call) {
   const ValueId a = call.value(0), b = call.value(1);
   if (call.shape(a).size() < 2 || call.shape(b).size() < 2)
     call.refuse(fmt::format("{} times {}", to_string(call.shape(a)), to_string(call.shape(b))));
+  if (!is_fixed(call.shape(a).back())) call.refuse(combines_samples);
   const auto* transposed = call.producer_as<Permute>(b);
   const bool is_linear = transposed && call.shape(b).size() == 2 &&
                          call.at(call.producer(b)->inputs[0]).kind == Value::Kind::parameter;
@@ -269,6 +270,8 @@ void attention(Call& call) {
   const ValueId q = call.value(0), k = call.value(1), v = call.value(2);
   if (call.shape(q).size() != 4 || call.has_input(4) || call.has_input(5))
     call.refuse("only attention over [batch, heads, tokens, features] without a cache is read");
+  const Sizes keys = call.shape(k);
+  if (keys.size() == 4 && !is_fixed(keys[2])) call.refuse(combines_samples);
   if (call.real("softcap", 0) != 0) call.refuse("its scores have a limit (softcap)");
   const double features = static_cast<double>(std::max<std::int64_t>(1, call.shape(q)[3].fixed));
   const bool causal = call.integer("is_causal", 0) != 0;

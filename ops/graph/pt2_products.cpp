@@ -11,11 +11,17 @@
 namespace troupe::graph {
 namespace {
 
+/// For an axis over which an operator sums.
+void refuse_batch(const Size& axis) {
+  if (!is_fixed(axis)) throw LacksOperator{std::string(combines_samples)};
+}
+
 void product_of(const Pt2Node& node, const char* other) {
   const ValueId a = node.value("self"), b = node.value(other);
   if (node.shape(a).size() < 2 || node.shape(b).size() < 2)
     throw LacksOperator{
         fmt::format("{} times {}", to_string(node.shape(a)), to_string(node.shape(b)))};
+  refuse_batch(node.shape(a).back());
   node.give(node.add(Matmul{}, {a, b}));
 }
 void matmul(const Pt2Node& node) { product_of(node, "other"); }
@@ -51,7 +57,8 @@ void attention(const Pt2Node& node) {
   if (node.boolean("enable_gqa", false)) throw LacksOperator{"enable_gqa=True"};
   std::vector<ValueId> inputs{node.value("query"), node.value("key"), node.value("value")};
   if (node.has("attn_mask")) inputs.push_back(additive(node));
-  const Sizes& query = node.shape(inputs.front());
+  const Sizes &query = node.shape(inputs.front()), &keys = node.shape(inputs[1]);
+  if (keys.size() >= 2) refuse_batch(keys[keys.size() - 2]);
   const double features =
       query.empty() ? 1.0 : static_cast<double>(std::max<std::int64_t>(1, query.back().fixed));
   node.give(node.add(Attention{.causal = node.boolean("is_causal", false),
@@ -63,7 +70,10 @@ void attention(const Pt2Node& node) {
 template <bool logarithm>
 void softmax(const Pt2Node& node) {
   const ValueId x = node.value("self");
-  node.give(node.add(Softmax{axis_of(node.integer("dim"), node.shape(x).size()), logarithm}, {x}));
+  const Sizes& shape = node.shape(x);
+  const int axis = axis_of(node.integer("dim"), shape.size());
+  refuse_batch(shape[static_cast<std::size_t>(axis)]);
+  node.give(node.add(Softmax{axis, logarithm}, {x}));
 }
 
 /// The axes of "dim", in order; all where there are none.
@@ -84,9 +94,7 @@ void reduce(const Pt2Node& node) {
   const Sizes shape = node.shape(x);
   const std::vector<int> axes = axes_of(node, shape.size());
   const bool keeps = node.boolean("keepdim", false);
-  if (std::ranges::any_of(axes,
-                          [&](int a) { return !is_fixed(shape[static_cast<std::size_t>(a)]); }))
-    throw LacksOperator{"it combines the samples of a batch"};
+  for (const int axis : axes) refuse_batch(shape[static_cast<std::size_t>(axis)]);
   if (mean && shape.size() == 4 && axes == std::vector{2, 3}) {  // global average pooling
     const ValueId pooled = node.add(AdaptiveAveragePool{1, 1}, {x});
     return node.give(keeps ? pooled : node.add(Reshape{{shape[0], shape[1]}}, {pooled}));

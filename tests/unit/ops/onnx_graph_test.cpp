@@ -284,6 +284,30 @@ TEST(OnnxGraph, TakesMeanOfImagesAsPooling) {
   EXPECT_THAT(operators(model.read()), ElementsAre("adaptive_average_pool", "reshape"));
 }
 
+TEST(OnnxGraph, LacksWhatCombinesTheSamplesOfABatch) {
+  const auto reasons = [](const OnnxModel& model) {
+    std::vector<std::string> all;
+    for (const graph::Lacking& one : model.read().lacking) all.push_back(one.reason);
+    return all;
+  };
+  const std::string combines(graph::combines_samples);
+  OnnxModel softmax({5});
+  softmax.node("Softmax", {"x"}, "y", {{"axis", std::int64_t{0}}});
+  EXPECT_THAT(reasons(softmax), ElementsAre(combines));
+  OnnxModel products({5});
+  products.node("Transpose", {"x"}, "t", {{"perm", Dims{1, 0}}});
+  products.node("MatMul", {"t", "x"}, "y");
+  EXPECT_THAT(reasons(products), ElementsAre(combines));
+  OnnxModel mean({5});
+  mean.integers("axes", {0});
+  mean.node("ReduceMean", {"x", "axes"}, "y");
+  EXPECT_THAT(reasons(mean), ElementsAre(combines));
+  OnnxModel attention({2, 6, 4});
+  attention.node("Transpose", {"x"}, "t", {{"perm", Dims{1, 2, 0, 3}}});
+  attention.node("Attention", {"t", "t", "t"}, "y");
+  EXPECT_THAT(reasons(attention), ElementsAre(combines));
+}
+
 TEST(OnnxGraph, TakesErrorFunctionInPartsAsGelu) {
   OnnxModel model({5});
   model.real("root", std::sqrt(2.0));

@@ -73,6 +73,17 @@ TEST(Pt2, ListsOperatorsThatAreLackingWithModuleAndLine) {
   }
 }
 
+// Scores would depend on the size of micro-batches.
+TEST(Pt2, LacksASoftmaxOverTheSamplesOfABatch) {
+  Archive file("dense");
+  file.change_nodes([](json& nodes) {
+    argument(node(nodes, "log_softmax"), "dim") = {{"as_int", 0}};
+  });
+  const Graph graph = file.read();
+  ASSERT_EQ(graph.lacking.size(), 1u);
+  EXPECT_EQ(graph.lacking[0].reason, combines_samples);
+}
+
 TEST(Pt2, SaysThatNoGradStopsTheGradient) {
   Archive file("vgg");
   file.change_nodes([](json& nodes) {
