@@ -52,8 +52,9 @@ void check_classes_fit(const LossFunction& loss, const SampleSpec& samples,
                 fmt::format("`loss` is cross_entropy, which takes one class for each sample, but "
                             "the targets are {}",
                             targets_text(samples)),
-                "for classes, save integers (y.astype('int64'); one-hot: y.argmax(1)); for "
-                "regression, set `loss` to mse; for several labels a sample, to bce");
+                "for classes, save integers (y.astype('int64'); one-hot: y.argmax(1)), or of a "
+                "table set `targets` to classes; for regression, set `loss` to mse; for several "
+                "labels a sample, to bce");
   if (outputs.count && *outputs.count < samples.classes)
     throw Error(ErrorCode::bad_options,
                 fmt::format("{}, but the data set has {} (the largest is {})", outputs.text(),
@@ -110,7 +111,9 @@ void check_fits(const LossFunction& loss, const SampleSpec& samples,
         ErrorCode::bad_options,
         fmt::format("`loss` is {}, which takes numbers, but the targets are {} {}",
                     name_of(loss.kind), classes ? "classes," : "", name_of(samples.target_dtype)),
-        classes ? "set `loss` to cross_entropy" : "give targets of f32 or f64");
+        classes ? "set `loss` to cross_entropy; for regression, give targets of f32 or f64 "
+                  "(y.astype('float32'))"
+                : "give targets of f32 or f64");
   const std::int64_t wanted = samples.target_shape.element_count();
   if (samples.target_shape.rank() > 1)
     throw Error(ErrorCode::bad_options,

@@ -188,7 +188,9 @@ class Validator {
     // train.steps ends a run early and leaves its learning rates as they are.
     const double all = static_cast<double>(batches) * static_cast<double>(pipeline_.epochs);
     constexpr std::int64_t most_steps = 4'000'000'000;  // steps travel as 32-bit numbers
-    require(all <= most_steps, {"train.epochs", "train.batch_size"}, "lower train.epochs",
+    require(all <= most_steps, {"train.epochs", "train.batch_size"},
+            batches <= most_steps ? "lower train.epochs"
+                                  : "raise train.batch_size, or train on fewer samples",
             "train.epochs {} makes {:.0f} steps; at most {} are possible", pipeline_.epochs, all,
             most_steps);
     const std::int64_t steps = batches * pipeline_.epochs;

@@ -166,8 +166,11 @@ std::string Pt2Context::read_signature() {
   for (const JsonAccess& output : outputs) {
     const auto [kind, entry] = output.choice();
     if (kind != "user_output")
-      output.fail(
-          fmt::format("the graph has an output of the kind {}; {}", kind, torch_export_line));
+      throw Error(ErrorCode::bad_file,
+                  fmt::format("{}: the graph has an output of the kind {}, as after "
+                              "run_decompositions()",
+                              file_->origin(), kind),
+                  torch_export_line);
     tensors.push_back(entry.at("arg"));
   }
   if (tensors.size() != 1 || !tensors[0].has("as_tensor"))

@@ -103,7 +103,8 @@ TEST_F(Regression, IsRefusedBeforeTheRunWhereLossAndTargetsDoNotFit) {
   EXPECT_THAT(refused({"train.loss=cross_entropy"}), HasSubstr("set train.loss to mse"));
   EXPECT_THAT(refused({"model.classes=3"}), HasSubstr("set model.classes to 1"));
   EXPECT_THAT(refused({"data.train_targets=signs_train.npy", "data.test_targets=signs_test.npy"}),
-              HasSubstr("set train.loss to cross_entropy"));
+              AllOf(HasSubstr("set train.loss to cross_entropy"),
+                    HasSubstr("for regression, give targets of f32")));
   EXPECT_THAT(refused({"train.target_accuracy=0.9"}), HasSubstr("no accuracy"));
   EXPECT_THAT(refused({"train.monitor=test_accuracy", "train.patience=2"}),
               HasSubstr("set train.monitor to test_loss"));
@@ -113,6 +114,16 @@ TEST_F(Regression, IsRefusedBeforeTheRunWhereLossAndTargetsDoNotFit) {
   two.emplace_back("train.loss=cross_entropy");
   two.emplace_back("train.class_weights=[1, 2, 3]");
   EXPECT_THAT(refused(two), HasSubstr("3 numbers for 2 outputs"));
+}
+
+TEST_F(Regression, NamesATestSampleThatIsNoNumber) {
+  std::vector<float> x(160, 0.5f);
+  x[30] = NAN;
+  write("x_test", test::npy_of<float>("<f4", "(40, 4)", x));
+  const Ran ran = train({"train.epochs=3"});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.error, HasSubstr("test sample 7 of npy (from 0) has nan at number 3 of 4"));
+  EXPECT_THAT(ran.out, HasSubstr("Epoch 3/3"));
 }
 
 TEST_F(Regression, NamesATargetOutsideOfBinaryCrossEntropy) {

@@ -123,6 +123,15 @@ TEST_F(Table, OfWholeNumbersIsToldAsRegression) {
               HasSubstr("set data.targets to numbers and train.loss to mse"));
 }
 
+TEST_F(Table, OfClassesThatReadAsNumbersIsToldHowToReadThem) {
+  std::string rows = "length,width\n";
+  for (int i = 0; i < 40; ++i) rows += fmt::format("{},{}.0\n", i, i % 2);
+  write("train.csv", rows);
+  const std::vector<std::string> wide = {"data.target=[width]", "data.test_fraction=0.2"};
+  EXPECT_THAT(train(wide).error, HasSubstr("of a table set data.targets to classes"));
+  EXPECT_EQ(train({wide[0], wide[1], "data.targets=classes"}).code, exit_done);
+}
+
 TEST_F(Table, HasATestLossThatIsNotFinite) {
   write("test.csv", "length,width,species\n3e38,3e38,setosa\n-3e38,3e38,virginica\n");
   const Ran ran = train({"model.widths=[256]"});
