@@ -142,10 +142,14 @@ std::string ending(const JobLayout& layout, const JobRequest& request) {
   if (!request.requeue || layout.signal_before.count() == 0) return "exit \"$code\"\n";
   return "\n# 75: stopped on request, with a checkpoint. After the signal before the time limit "
          "the job is\n"
-         "# requeued and resumes; a cancelled job is no longer RUNNING and is not requeued.\n"
-         "if [ \"$code\" -eq 75 ] && [ \"$(squeue -h -j \"$SLURM_JOB_ID\" -o %T)\" = RUNNING ]; "
-         "then\n"
-         "  scontrol requeue \"$SLURM_JOB_ID\"\n"
+         "# requeued and resumes; a cancelled job is no longer RUNNING and is not requeued. The "
+         "last task of\n"
+         "# an array has the number of the whole array.\n"
+         "job=$SLURM_JOB_ID\n"
+         "[ -z \"${SLURM_ARRAY_TASK_ID:-}\" ] || "
+         "job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\n"
+         "if [ \"$code\" -eq 75 ] && [ \"$(squeue -h -j \"$job\" -o %T)\" = RUNNING ]; then\n"
+         "  scontrol requeue \"$job\"\n"
          "fi\n"
          "exit \"$code\"\n";
 }

@@ -107,7 +107,7 @@ class SlurmJobscript : public testing::Test {
     EXPECT_NE(digest("whole"), "");
   }
   /// A job whose program notes that it runs, and ends with 75 on the signal, with 0 when requeued.
-  std::string submit_stoppable() const {
+  std::string submit_stoppable(const std::vector<std::string>& layout = {"--nodes", "2"}) const {
     write_profile();
     file("options.yaml", "model: {name: mlp}\ndata: {name: synthetic}\nparallel: {pipeline: 2}\n");
     const fs::path program = file("program.sh",
@@ -119,8 +119,11 @@ class SlurmJobscript : public testing::Test {
                                   "[ \"${SLURM_RESTART_COUNT:-0}\" -eq 0 ] || exit 0\n"
                                   "while :; do sleep 0.05; done\n");
     fs::permissions(program, fs::perms::owner_all);
-    const Outcome made = jobscript({"--cluster", "./mine.yaml", "--nodes", "2", "--time", "30m",
-                                    "--program", program.string(), "-o", ".", "options.yaml"});
+    std::vector<std::string> words = {"--cluster", "./mine.yaml", "--time",
+                                      "30m",       "--program",   program,
+                                      "-o",        ".",           "options.yaml"};
+    words.insert(words.end(), layout.begin(), layout.end());
+    const Outcome made = jobscript(words);
     EXPECT_EQ(made.exit_code, 0) << made.error;
     return slurm_->submit("options.sh", slurm_->folder());
   }
@@ -167,6 +170,18 @@ TEST_F(SlurmJobscript, QueuesAgainAfterTheSignalAndThenEnds) {
   const std::string folder = "train options.yaml -o outputs/options-" + job + " --restart auto";
   EXPECT_THAT(content("runs"), HasSubstr("0 0 " + folder + "\n"));
   EXPECT_THAT(content("runs"), HasSubstr("1 1 " + folder + "\n"));
+}
+
+// The last task of an array has the job number of the array, which stands for all of its tasks.
+TEST_F(SlurmJobscript, QueuesATaskOfAnArrayAgainAndNoOther) {
+  const std::string array = submit_stoppable({"--nodes", "1", "--sbatch=--array=0-1"});
+  ASSERT_TRUE(wait_for_lines("runs", 4)) << content("runs");
+  EXPECT_EQ(slurm_->run({"scancel", array + "_0"}).exit_code, 0);
+  EXPECT_EQ(slurm_->wait_for_end(array + "_0"), "CANCELLED");
+  EXPECT_EQ(slurm_->run({"scancel", "--signal=USR1", array + "_1"}).exit_code, 0);
+  EXPECT_TRUE(wait_for_lines("runs", 6)) << content("runs");
+  EXPECT_EQ(slurm_->wait_for_end(array + "_1"), "COMPLETED");
+  EXPECT_EQ(slurm_->state(array + "_0"), "CANCELLED");
 }
 
 TEST_F(SlurmJobscript, DrawsAKeyAtEachStartThatTheLogDoesNotShow) {
