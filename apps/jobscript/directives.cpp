@@ -73,7 +73,8 @@ std::string directives(const JobLayout& layout, const JobRequest& request) {
     out.add(gpus, fmt::format("{} of a {}", layout.kind.gpu, of_task ? "process" : "node"));
   }
   if (layout.memory > 0)
-    out.add("--mem=" + memory_text(layout.memory), layout.gpus > 0
+    out.add("--mem=" + memory_text(layout.memory), request.memory ? "of a node"
+                                                   : layout.gpus > 0
                                                        ? "of a node, in proportion to the GPUs"
                                                        : "of a node, in proportion to the cores");
   out.add("--time=" + slurm_time(layout.time));

@@ -239,6 +239,13 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
         "data.path is empty: run '{} fetch {}' on a login node first, or copy the files "
         "and give -r data.path=FOLDER",
         program_name(), shape.fetched_data));
+  const double of_node = layout.gpus > 0
+                             ? layout.kind.gpu_memory * static_cast<double>(layout.kind.gpus)
+                             : layout.kind.core_memory * static_cast<double>(layout.kind.cores);
+  if (request.memory && of_node > 0 && *request.memory > of_node)
+    notes.push_back(
+        fmt::format("--mem asks for {:.0f} GiB, and {:.0f} GiB go with all {} of a node",
+                    *request.memory, of_node, layout.gpus > 0 ? "GPUs" : "cores"));
   if (profile.needs_account && request.account.empty())
     notes.emplace_back("no --account is given: write your project into the script");
   if (layout.signal_before.count() > 0 && !request.requeue)
@@ -307,11 +314,14 @@ JobLayout lay_out_job(const ClusterProfile& profile, const JobRequest& request,
   layout.tasks = request.launcher == "launch" ? 1 : layout.processes;
   layout.cores = choose_cores(layout, request, shape);
   if (layout.tasks * layout.cores > layout.kind.cores)
-    refuse(fmt::format("{} of {} need {} cores, but a node of {} has {}",
-                       counted(layout.tasks, "process"), counted(layout.cores, "core"),
-                       layout.tasks * layout.cores, profile.title, layout.kind.cores),
-           fmt::format("--cpus-per-task {}",
-                       std::max<std::int64_t>(1, layout.kind.cores / layout.tasks)));
+    refuse(
+        fmt::format("{} of {} need {} cores, but a node of {} has {}",
+                    counted(layout.tasks, "process"), counted(layout.cores, "core"),
+                    layout.tasks * layout.cores, profile.title, layout.kind.cores),
+        layout.tasks <= layout.kind.cores
+            ? fmt::format("--cpus-per-task {}", layout.kind.cores / layout.tasks)
+            : fmt::format("--nodes {}", (layout.nodes * layout.processes + layout.kind.cores - 1) /
+                                            layout.kind.cores));
   layout.memory = choose_memory(layout, request);
   layout.signal_before = choose_signal(request);
   add_conditions(layout, request);

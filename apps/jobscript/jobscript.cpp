@@ -144,6 +144,11 @@ JobRequest complete(const JobscriptArguments& arguments, const Invocation& call)
   }
   request.folder = arguments.output.value_or("").string();
   if (request.name.empty()) request.name = arguments.options.stem().string();
+  if (request.name.find('/') != std::string::npos)
+    throw Error(ErrorCode::usage,
+                fmt::format("--name {} contains a /, but files of the job have this name",
+                            printable(request.name, 60)),
+                "give a --name of letters, digits, - and _");
   for (const std::string* word : {&request.name, &request.account, &request.partition, &request.qos,
                                   &request.constraint, &request.reservation, &request.mail})
     if (word->find_first_of(" \t\r\n#\"'\\`$") != std::string::npos)

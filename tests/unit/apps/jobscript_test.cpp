@@ -133,6 +133,9 @@ TEST_F(Jobscript, RefusesMoreThanThePartitionsTake) {
   wanted.gpus_per_node = 2;
   wanted.cpus_per_task = 40;
   EXPECT_THAT(plan(wanted, shape(2, 1)), HasSubstr("--cpus-per-task 32"));
+  wanted = request(1, hours(1));
+  wanted.cpus_per_task = 1;
+  EXPECT_THAT(plan(wanted, shape(64, 4)), HasSubstr("--nodes 8"));
   wanted = request(1, seconds(0));
   EXPECT_THAT(plan(wanted, shape(1, 1)), HasSubstr("--time"));
 }
@@ -479,6 +482,7 @@ TEST_F(Jobscript, ReadsMemoryAsSlurmDoes) {
   for (const char* memory : {"320", "320G"}) EXPECT_THAT(with(memory).out, HasSubstr("--mem=320G"));
   EXPECT_THAT(with("1536M").out, HasSubstr("--mem=1536M"));
   EXPECT_THAT(with("1T").out, HasSubstr("--mem=1024G"));
+  EXPECT_THAT(with("9000G").out, HasSubstr("Note: --mem asks for 9000 GiB, and "));
   for (const char* memory : {"", "G", "-3G", "320GB", "much", "nan", "inf"})
     EXPECT_EQ(with(memory).code, 2) << memory;
 }
@@ -491,6 +495,10 @@ TEST_F(Jobscript, RefusesWhatWouldBreakOutOfItsLine) {
     EXPECT_EQ(refused.code, 2) << name;
     EXPECT_THAT(refused.error, HasSubstr("cannot stand in a line"));
   }
+  for (const char* name : {"a/b", "../a", "/tmp/a"})
+    EXPECT_THAT(
+        run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "--name", name, options}).error,
+        HasSubstr("contains a /, but files of the job have this name"));
   const Ran refused = run_troupe(
       {"jobscript", "--cluster", "lumi", "-t", "2h", "--sbatch", "--comment=x\ntouch F", options});
   EXPECT_EQ(refused.code, 2);
