@@ -42,7 +42,8 @@ void report_to_launcher(const Error& error, bool is_printed) {
 }
 
 bool write_error_file(const std::filesystem::path& file, const ReportedError& reported) {
-  nlohmann::json extra = {{"py_callstack", reported.details},
+  // torchrun shows the call stack alone.
+  nlohmann::json extra = {{"py_callstack", reported.message + "\n" + reported.details},
                           {"timestamp", std::to_string(reported.time)}};
   if (reported.is_consequence) extra["kind"] = peer_lost;
   if (reported.is_printed) extra["printed"] = true;
@@ -71,7 +72,10 @@ std::optional<ReportedError> read_error_file(const std::filesystem::path& file) 
       beginning(message.is_object() ? text_in(message, "message") : text_in(content, "message"));
   if (message.is_object() && message.contains("extraInfo")) {
     const auto& extra = message["extraInfo"];
-    reported.details = beginning(text_in(extra, "py_callstack"));
+    std::string details = text_in(extra, "py_callstack");
+    if (details.starts_with(text_in(message, "message") + "\n"))  // as Troupe writes it
+      details.erase(0, text_in(message, "message").size() + 1);
+    reported.details = beginning(details);
     reported.is_consequence = text_in(extra, "kind") == peer_lost;
     reported.is_printed = extra.is_object() && extra.value("printed", nlohmann::json()) == true;
     reported.time = std::atoll(text_in(extra, "timestamp").c_str());

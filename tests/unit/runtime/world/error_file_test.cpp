@@ -31,6 +31,9 @@ TEST_F(ErrorFile, KeepsWhatWasWritten) {
   const auto reported = read_error_file(file).value();
   EXPECT_THAT(reported.message, HasSubstr("a \"b\"\n"));
   EXPECT_EQ(reported.details, "c");
+  std::ifstream stream(file);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  EXPECT_THAT(text, HasSubstr(R"("py_callstack":"a \"b\"\n)")) << "which torchrun shows alone";
   EXPECT_EQ(reported.time, 17);
   EXPECT_TRUE(reported.is_consequence && reported.is_printed);
   EXPECT_FALSE(write_error_file(folder_ / "no" / "error.json", {}));
