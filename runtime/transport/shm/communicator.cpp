@@ -53,7 +53,7 @@ ShmCommunicator::~ShmCommunicator() {
     // If a socket is closed with unread messages in it, its peer sees a broken connection before
     // it sees the closing message.
     for (auto left = ReceiveOutcome::received;
-         left == ReceiveOutcome::received || left == ReceiveOutcome::damaged;) {
+         left != ReceiveOutcome::none && left != ReceiveOutcome::gone;) {
       Signal unread;
       left = receive_signal(peer->connection->socket(), unread);
     }

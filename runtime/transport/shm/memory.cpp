@@ -19,7 +19,9 @@ constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 [[noreturn]] void refuse(const char* what, std::size_t bytes, int error) {
   throw Error(ErrorCode::io,
               fmt::format("shm: {} of {} bytes: {}", what, bytes, std::strerror(error)),
-              "check the memory limit of the job or container, or set `transport` to gloo");
+              error == EMFILE || error == ENFILE
+                  ? "raise the number of open files (ulimit -n)"
+                  : "check the memory limit of the job or container, or set `transport` to gloo");
 }
 
 }  // namespace

@@ -88,6 +88,9 @@ ReceiveOutcome receive_signal(int socket, Signal& signal) {
   signal.fds = fds_of(message);
   if (length == 0) return ReceiveOutcome::gone;
   const auto size = static_cast<std::size_t>(length);
+  // The kernel drops descriptors for which this process has no number left.
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && signal.fds.size() < most_fds)
+    return ReceiveOutcome::no_descriptor;
   if (size < sizeof header || header.magic != magic || header.text != size - sizeof header ||
       (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
     return ReceiveOutcome::damaged;

@@ -35,8 +35,9 @@ enum class SendOutcome { sent, full, gone };
 /// Never blocks.
 SendOutcome send_signal(int socket, const Signal& signal, std::vector<int> fds = {});
 
-enum class ReceiveOutcome { received, none, gone, damaged };
-/// Never blocks. `gone`: the connection has ended.
+enum class ReceiveOutcome { received, none, gone, damaged, no_descriptor };
+/// Never blocks. `gone`: the connection has ended. `no_descriptor`: this process has too many open
+/// files to take those of the message.
 ReceiveOutcome receive_signal(int socket, Signal& signal);
 
 /// The socket and the shared memory between this rank and one peer.

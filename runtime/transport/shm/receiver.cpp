@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "runtime/transport/described.h"
@@ -75,6 +77,10 @@ bool ShmReceiver::read_signal() {
       return false;
     case ReceiveOutcome::damaged:
       throw damaged("its socket contains an invalid message");
+    case ReceiveOutcome::no_descriptor:
+      throw Error(ErrorCode::io,
+                  fmt::format("{} could not be opened: {}", peer_, std::strerror(EMFILE)),
+                  "raise the number of open files (ulimit -n)");
     case ReceiveOutcome::gone:
       signal.kind = Signal::Kind::lost;
       signals_.push_back(std::move(signal));

@@ -75,6 +75,10 @@ class ShmRendezvous final : public Rendezvous {
     if (!wait_for(socket, POLLIN)) return missing(peer, "no answer");
     Signal answer;
     const ReceiveOutcome outcome = receive_signal(socket.get(), answer);
+    if (outcome == ReceiveOutcome::no_descriptor) {
+      errno = EMFILE;
+      return no_socket("taking shared memory from a Unix socket");
+    }
     if (outcome != ReceiveOutcome::received || answer.kind != Signal::Kind::hello ||
         answer.fds.size() != 2)
       return Error(
@@ -92,7 +96,12 @@ class ShmRendezvous final : public Rendezvous {
 
   void accept(Fd client) override {
     Signal hello;
-    if (receive_signal(client.get(), hello) != ReceiveOutcome::received) return;
+    const ReceiveOutcome outcome = receive_signal(client.get(), hello);
+    if (outcome == ReceiveOutcome::no_descriptor) {
+      errno = EMFILE;
+      throw no_socket("taking a descriptor from a Unix socket");
+    }
+    if (outcome != ReceiveOutcome::received) return;
     const auto peer = static_cast<std::size_t>(hello.number);
     if (hello.kind != Signal::Kind::hello || hello.text != token_ || hello.fds.size() != 1 ||
         peer <= static_cast<std::size_t>(group().rank) || peer >= wires_.size() || wires_[peer])

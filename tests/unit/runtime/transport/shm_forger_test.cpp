@@ -1,6 +1,7 @@
 // A peer that writes into shared memory what it must not.
 #include <gmock/gmock.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <functional>
@@ -126,6 +127,36 @@ TEST(ShmForger, ReportsRingsWhosePositionsCannotBe) {
     forger.zero->send(1, 1, values({4}, 0));
     EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
   }
+}
+
+/// Lets the process open no further file.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const Fd next(::eventfd(0, EFD_CLOEXEC));  // the lowest number that is free
+    const rlimit none{static_cast<rlim_t>(next.get()), before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(ShmForger, IsNotBlamedWhereThisProcessHasTooManyOpenFiles) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const Fd here(ends[0]), there(ends[1]), memory(::eventfd(0, EFD_CLOEXEC));
+  Signal signal;
+  signal.kind = Signal::Kind::segment;
+  ASSERT_EQ(send_signal(there.get(), signal, {memory.get()}), SendOutcome::sent);
+  ASSERT_EQ(send_signal(there.get(), signal, {memory.get()}), SendOutcome::sent);
+  {
+    const NoMoreFiles limit;
+    EXPECT_EQ(receive_signal(here.get(), signal), ReceiveOutcome::no_descriptor);
+  }
+  EXPECT_EQ(receive_signal(here.get(), signal), ReceiveOutcome::received);
 }
 
 TEST(ShmForger, ReportsSocketsThatContainWhatNoRankSends) {
