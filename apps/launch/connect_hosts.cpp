@@ -27,8 +27,8 @@ void print_place(const Place& place, int processes) {
 
 std::unique_ptr<NodeGroup> connect_hosts(const LaunchOptions& options, const Signals& signals) {
   if (!options.endpoint) return NodeGroup::rendezvous(options);
-  print_message("waiting for {} at {}:{} (up to {})", counted(options.nodes - 1, "other host"),
-                options.endpoint->host, options.endpoint->port, in_words(options.join_timeout));
+  print_message("waiting for {} at {} (up to {})", counted(options.nodes - 1, "other host"),
+                text_of(*options.endpoint), in_words(options.join_timeout));
   const Fd connected = new_descriptor(::eventfd(0, EFD_CLOEXEC));
   std::stop_source stop;
   auto group = std::async(std::launch::async, [&] {

@@ -53,7 +53,8 @@ LauncherRendezvous::LauncherRendezvous(const LaunchOptions& options, std::stop_t
     const OwnAddress own = own_address(options);
     address_ = own.address;
     if (own.has_endpoint) host(end);
-    join(end);
+    // Launchers of one host listen at one address, and its name may lead to another: its loopback.
+    join(own.has_endpoint ? address_ : options.endpoint->host, end);
   } catch (...) {
     forget_key();
     throw;
@@ -129,8 +130,7 @@ Status LauncherRendezvous::try_to_host() {
   return success();
 }
 
-void LauncherRendezvous::join(Clock::time_point end) {
-  const std::string host = coordinator_ ? address_ : options_.endpoint->host;
+void LauncherRendezvous::join(const std::string& host, Clock::time_point end) {
   for (;;) {
     auto joined = Member::join({.key = key_,
                                 .coordinator = tcp_endpoint(host, options_.endpoint->port),
@@ -157,13 +157,12 @@ void LauncherRendezvous::join(Clock::time_point end) {
 
 Error LauncherRendezvous::not_connected(const Error& why) const {
   if (why.code() == ErrorCode::refused || why.code() == ErrorCode::wrong_key)
-    return Error(why.code(),
-                 fmt::format("launch: refused at {}:{}: {}", options_.endpoint->host,
-                             options_.endpoint->port, why.message()),
-                 why.remedy());
-  std::string message =
-      fmt::format("launch: not all of the {} hosts connected at {}:{}: {}", options_.nodes,
-                  options_.endpoint->host, options_.endpoint->port, why.message());
+    return Error(
+        why.code(),
+        fmt::format("launch: refused at {}: {}", text_of(*options_.endpoint), why.message()),
+        why.remedy());
+  std::string message = fmt::format("launch: not all of the {} hosts connected at {}: {}",
+                                    options_.nodes, text_of(*options_.endpoint), why.message());
   std::string remedy = fmt::format(
       "start a launcher with the same --nnodes, --rdzv-id and "
       "--rdzv-endpoint on each host; all must have the key of {}",

@@ -48,7 +48,7 @@ class LauncherRendezvous {
   void forget_key();
   void host(Clock::time_point end);
   Status try_to_host();
-  void join(Clock::time_point end);
+  void join(const std::string& host, Clock::time_point end);
   Error not_connected(const Error& why) const;
 
   const LaunchOptions& options_;

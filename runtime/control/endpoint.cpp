@@ -13,10 +13,14 @@
 
 namespace troupe {
 
+std::string text_of(const HostAndPort& place) {
+  const bool is_ipv6 = place.host.find(':') != std::string::npos;
+  return is_ipv6 ? fmt::format("[{}]:{}", place.host, place.port)
+                 : fmt::format("{}:{}", place.host, place.port);
+}
+
 std::string tcp_endpoint(const std::string& host, int port) {
-  const bool is_ipv6 = host.find(':') != std::string::npos;
-  return is_ipv6 ? fmt::format("tcp://[{}]:{}", host, port)
-                 : fmt::format("tcp://{}:{}", host, port);
+  return "tcp://" + text_of({host, port});
 }
 
 std::optional<HostAndPort> parse_endpoint(const std::string& endpoint) {

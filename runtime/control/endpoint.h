@@ -13,6 +13,9 @@ struct HostAndPort {
   int port = 0;
 };
 
+/// "127.0.0.1:29400", "[fd00::7]:29400".
+std::string text_of(const HostAndPort& place);
+
 /// "tcp://127.0.0.1:29400", "tcp://[fd00::7]:29400".
 std::string tcp_endpoint(const std::string& host, int port);
 
