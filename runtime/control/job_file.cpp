@@ -121,20 +121,16 @@ std::optional<JobKey> JobFile::create() const {
 
 JobKey JobFile::key() const {
   if (const auto drawn = create()) return *drawn;
+  return present_key();
+}
+
+JobKey JobFile::present_key() const {
   check_privacy(path_);
   try {
     return JobKey::parse(entry(text_of(path_), "key"));
   } catch (const Error&) {
     throw Error(ErrorCode::refused, fmt::format("the job file {} holds no job key", path_.string()),
                 "remove it, or name another place by TROUPE_JOB_FILE");
-  }
-}
-
-std::optional<JobKey> JobFile::published_key() const {
-  try {
-    return JobKey::parse(entry(text_of(path_), "key"));
-  } catch (const Error&) {
-    return std::nullopt;
   }
 }
 

@@ -28,8 +28,8 @@ class JobFile {
   /// the file is not regular, or users other than its owner could have read or written it.
   JobKey key() const;
 
-  /// The key in the file; nothing if there is no file, or no key in it.
-  std::optional<JobKey> published_key() const;
+  /// The same of a file that another process has made. Throws Error{io} if there is none.
+  JobKey present_key() const;
 
   /// tcp://HOST:PORT as last published; empty if none was published or there is no file.
   std::string coordinator() const;

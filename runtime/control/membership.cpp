@@ -147,7 +147,7 @@ Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
     }
     wanted.coordinator = found.value();
     // Of its file: a process that gave up meanwhile has removed the one with the first key.
-    if (!given_key) wanted.key = membership->file_->published_key().value_or(wanted.key);
+    if (!given_key) wanted.key = membership->file_->present_key();
     wanted.find_coordinator = [file = *membership->file_] { return file.coordinator(); };
   }
   wanted.run = world.run_id;

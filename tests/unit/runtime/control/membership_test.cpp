@@ -74,12 +74,14 @@ TEST_F(JobFiles, AreNotTrustedWhenOthersCanReadThem) {
   const JobFile file(folder_ / "run");
   (void)file.key();
   fs::permissions(file.path(), fs::perms::group_read, fs::perm_options::add);
-  try {
-    (void)file.key();
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::refused);
-    EXPECT_THAT(error.what(), HasSubstr("not private"));
+  for (const auto read : {&JobFile::key, &JobFile::present_key}) {
+    try {
+      (void)(file.*read)();
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::refused);
+      EXPECT_THAT(error.what(), HasSubstr("not private"));
+    }
   }
 }
 
