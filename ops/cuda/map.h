@@ -12,7 +12,7 @@ __global__ void map_kernel(F f, std::int64_t count, T* y, const X*... x) {
   const std::int64_t packs = count / N;
   for (std::int64_t i = first_index(); i < packs; i += grid_threads()) {
     Pack<T, N> out;
-    [&](const auto... in) {  // copies: loaded whole, as elements of one are used one by one
+    [&](const auto... in) {  // copies, so that each pack is loaded in one access
 #pragma unroll
       for (int j = 0; j < N; ++j) out.at[j] = converted<T>(f(computed(in.at[j])...));
     }(reinterpret_cast<const Pack<X, N>*>(x)[i]...);
