@@ -18,7 +18,7 @@
 #include "ops/cuda/event.h"
 #include "ops/cuda/graph.h"
 #include "ops/cuda/range.h"
-#include "runtime/device/unrecoverable_stream.h"
+#include "runtime/device/device_stream.h"
 #include "runtime/error.h"
 
 namespace troupe::cuda {
@@ -35,28 +35,21 @@ std::optional<Error> error_of(cudaError_t status, const char* operation) {
 
 class Fence final : public Work, public HostStep {
  public:
-  /// `number`: among the fences of the stream. `error`: of an earlier fence whose results the
-  /// stream took.
-  Fence(std::uint64_t stream, std::uint64_t number, cudaStream_t native, std::optional<Error> error)
-      : stream_(stream), number_(number), error_(std::move(error)) {
+  /// `number`: among the fences of the stream.
+  Fence(std::uint64_t stream, std::uint64_t number, cudaStream_t native)
+      : stream_(stream), number_(number) {
     try {
       event_ = Event::record(native);
     } catch (const Error& failure) {
       // Where the context is lost no work runs any more, so that its end needs no event.
       if (failure.code() != ErrorCode::device_lost) throw;
-      if (!error_) error_ = failure;
+      error_ = failure;
     }
   }
 
   std::uint64_t stream() const { return stream_; }
   std::uint64_t number() const { return number_; }
   const Event& event() const { return event_; }  ///< none if it could not be recorded
-  /// The error that it ends with, as far as it is known.
-  std::optional<Error> error() const {
-    if (error_ || !done()) return error_;
-    const Status ended = status();
-    return ended ? std::nullopt : std::optional(ended.error());
-  }
   bool try_run() override {
     const cudaError_t status = event_.query();
     if (status == cudaErrorNotReady) return false;
@@ -108,12 +101,12 @@ void use_device_here() {
   used = true;
 }
 
-/// Held by all threads that capture, or by one that keeps them from it.
-std::shared_mutex& capturing() {
-  static auto* mutex = new std::shared_mutex;
+/// Held by the thread that captures, or by one that keeps others from it.
+std::mutex& capturing() {
+  static auto* mutex = new std::mutex;
   return *mutex;
 }
-thread_local std::shared_lock<std::shared_mutex> own_capture;
+thread_local std::unique_lock<std::mutex> own_capture;
 /// Held by all threads that give work for the first time which they will capture, or by one that
 /// captures: to load kernels and to make plans may wait for the device.
 std::shared_mutex& preparing() {
@@ -126,15 +119,16 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-class Stream final : public UnrecoverableStream {
+class Stream final : public DeviceStream {
  public:
-  explicit Stream(Device device) : UnrecoverableStream(device) {}
+  explicit Stream(Device device) : DeviceStream(device) {}
 
   WorkPtr record() override {
     const WorkPtr recorded = fence();
     notify(recorded);
     return recorded;
   }
+  bool errors_end_run() const override { return true; }
   WorkPtr fence() override {
     const std::lock_guard lock(mutex_);
     if (before_capture_) return before_capture_;
@@ -164,11 +158,8 @@ class Stream final : public UnrecoverableStream {
                   "a CUDA stream cannot wait for a fence of another kind of stream");
     const std::lock_guard lock(mutex_);
     last_ = nullptr;
-    if (what == Awaits::results) {
-      // An error of the device that comes later is one for all streams of the process.
-      if (!error_) error_ = fence->error();
-      if (!fence->done()) steps_.add(std::make_shared<After>(fence));
-    }
+    // Its error needs no passing on: an error of the device is one for all streams of the process.
+    if (what == Awaits::results && !fence->done()) steps_.add(std::make_shared<After>(fence));
     std::uint64_t& waited = waited_[fence->stream()];
     if (!fence->event() || fence->number() <= waited) return;
     if (before_capture_) {
@@ -186,8 +177,6 @@ class Stream final : public UnrecoverableStream {
     check_work();
     steps_.wait();
     check_work();  // a step does nothing once the context is lost, by work of another stream too
-    const std::lock_guard lock(mutex_);
-    if (error_) throw Error(*error_);
   }
   void begin_range([[maybe_unused]] const std::string& name) override {
 #ifdef TROUPE_NVTX
@@ -207,7 +196,7 @@ class Stream final : public UnrecoverableStream {
     return std::make_unique<Range>(clock_, std::move(begin), std::move(end));
   }
   void repeat_with(const Tensor& key) override {
-    UnrecoverableStream::repeat_with(key);
+    DeviceStream::repeat_with(key);
     prepares_ =
         key.defined() ? std::shared_lock(preparing()) : std::shared_lock<std::shared_mutex>();
   }
@@ -216,7 +205,7 @@ class Stream final : public UnrecoverableStream {
     prepares_ = {};
     std::unique_lock alone(preparing());
     const cudaStream_t stream = give();  // the range begins before the work that is launched
-    std::shared_lock captures(capturing());
+    std::unique_lock captures(capturing());
     const std::lock_guard lock(mutex_);
     const FencePtr before = add_fence();
     CapturedWork::begin(stream);
@@ -260,7 +249,7 @@ class Stream final : public UnrecoverableStream {
   }
   // With the lock.
   FencePtr add_fence() {
-    auto fence = std::make_shared<Fence>(id_, recorded_ + 1, stream_.get(), error_);
+    auto fence = std::make_shared<Fence>(id_, recorded_ + 1, stream_.get());
     forget_passed();
     fences_.push_back(fence);
     ++recorded_;
@@ -287,7 +276,6 @@ class Stream final : public UnrecoverableStream {
   std::uint64_t recorded_ = 0;   ///< fences
   FencePtr last_;                ///< null if work was given since
   std::thread::id giver_;        ///< of the last work
-  std::optional<Error> error_;
   bool in_range_ = false;
   /// While work is captured, the fence of all that was given before. Other threads record none
   /// meanwhile: what is captured runs only when it is launched.

@@ -67,6 +67,14 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// failed. The fences of a stream end in their order. Where nothing was enqueued since the last
   /// fence, it may be that one.
   virtual WorkPtr record() = 0;
+  /// Whether an error of the device ends the run: after it, the process cannot use a GPU again. No
+  /// actor then returns to the state before the failed work, so votes need not wait for the
+  /// device.
+  virtual bool errors_end_run() const { return false; }
+  /// As record(), but the host may learn late that it has passed: for other streams to wait for.
+  virtual WorkPtr fence() { return record(); }
+  /// Requests an early notification of the host when a fence() of this stream has passed.
+  virtual void notify(const WorkPtr& /*fence*/) {}
   /// A point in the work of the stream, after all that was enqueued before. The call enqueues
   /// nothing.
   virtual std::uint64_t mark() { return 0; }

@@ -111,10 +111,10 @@ using Post = std::function<void(Actor&)>;
 /// its neighbours resend the messages that the previous incarnation had not released.
 ///
 /// An actor with a stream (`stream()`) returns before the work that it gave to a device is done.
-/// Its messages leave at once, with a fence, to actors that have streams themselves, and its votes
-/// if the stream is an UnrecoverableStream. All other effects leave in order when the fence has
-/// passed. If the work fails, the actor fails as if `act()` had thrown. No handler of such an actor
-/// reads results of the device: it sends them to an actor without a stream.
+/// Its messages leave at once, with a fence, to actors of this process with streams of the same
+/// backend, and its votes if errors of the device end the run. All other effects leave in order
+/// when the fence has passed. If the work fails, the actor fails as if `act()` had thrown. Handlers
+/// do not read results of the device: they send them to an actor without a stream.
 class Actor {
  public:
   Actor() = default;

@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "runtime/device/unrecoverable_stream.h"
+#include "runtime/device/device_stream.h"
 #include "runtime/flow/faults.h"
 #include "runtime/transport/delivery_deferral.h"
 
@@ -100,7 +100,7 @@ bool may_be_overtaken(const RuntimeAccess::Effects& effects) {
   return effects.packets.empty() && effects.events.empty() && !effects.status && !effects.vote;
 }
 
-/// Takes out the vote if it need not wait for an unrecoverable stream.
+/// Takes out the vote if it need not wait for a stream whose errors end the run.
 std::optional<Vote> take_vote(const HostedActor& hosted, RuntimeAccess::Effects& behind) {
   std::optional<Vote> vote = std::exchange(behind.vote, std::nullopt);
   const auto overtaken = [](const HeldBack& one) { return may_be_overtaken(one.effects); };
@@ -109,18 +109,18 @@ std::optional<Vote> take_vote(const HostedActor& hosted, RuntimeAccess::Effects&
   return std::nullopt;
 }
 
-/// Holds effects back until the fence has passed. Behind an unrecoverable stream one without
-/// effects only tells whether the work has failed: the last of them, however late, for all before.
-void hold_back(ActorHost* self, UnrecoverableStream* stream, const WorkPtr& fence,
+/// Holds effects back until the fence has passed. If errors of the stream end the run, a fence
+/// without effects only tells whether the work has failed: the last one, however late, for all.
+void hold_back(ActorHost* self, DeviceStream& stream, const WorkPtr& fence,
                RuntimeAccess::Effects behind) {
   auto& held = self->state.held_back;
-  if (stream && behind.empty()) {
+  if (stream.errors_end_run() && behind.empty()) {
     account_device(self->state);  // no FencePassed comes, which does it for others
     if (!held.empty() && held.back().effects.empty()) held.pop_back();
     held.push_back({fence, {}});
     return;
   }
-  if (stream) stream->notify(fence);
+  stream.notify(fence);
   held.push_back({fence, std::move(behind)});
   tell_when_passed(self, fence);
 }
@@ -129,8 +129,7 @@ void hold_back(ActorHost* self, UnrecoverableStream* stream, const WorkPtr& fenc
 /// back until it has passed what waits for it.
 bool dispatch_behind(ActorHost* self, DeviceStream& stream, RuntimeAccess::Effects& effects) {
   HostedActor& hosted = self->state;
-  auto* unrecoverable = dynamic_cast<UnrecoverableStream*>(&stream);
-  const WorkPtr fence = unrecoverable ? unrecoverable->fence() : stream.record();
+  const WorkPtr fence = stream.fence();
   RuntimeAccess::Effects at_once, behind = std::exchange(effects, {});
   for (Packet& packet : std::exchange(behind.packets, {})) {
     const auto& edge = hosted.run->graph.edges()[packet.header.edge];
@@ -138,8 +137,8 @@ bool dispatch_behind(ActorHost* self, DeviceStream& stream, RuntimeAccess::Effec
     RuntimeAccess::set_fence(*hosted.actor->outputs()[edge.output], packet.header, fence);
     (takes_fences(hosted, edge.to) ? at_once : behind).packets.push_back(std::move(packet));
   }
-  if (unrecoverable) at_once.vote = take_vote(hosted, behind);
-  hold_back(self, unrecoverable, fence, std::move(behind));
+  if (stream.errors_end_run()) at_once.vote = take_vote(hosted, behind);
+  hold_back(self, stream, fence, std::move(behind));
   return dispatch(self, at_once, fence);
 }
 
@@ -354,10 +353,9 @@ void on_stop(ActorHost* self, const Stop& stop) {
   take_last_messages(self, stop.steps);
   hosted.stops = true;
   if (hosted.held_back.empty()) return report_and_quit(self);
-  auto* stream = dynamic_cast<UnrecoverableStream*>(hosted.stream);
-  if (!stream) return;
+  if (!hosted.stream->errors_end_run()) return;
   const WorkPtr last = hosted.held_back.back().fence;  // see hold_back()
-  stream->notify(last);
+  hosted.stream->notify(last);
   tell_when_passed(self, last);
 }
 

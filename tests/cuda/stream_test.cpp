@@ -72,6 +72,26 @@ TEST(CudaStream, ReusesFreedBlocksInOrder) {
   }
 }
 
+// The stream that copies has not used the block otherwise, and is the last to hold the tensor.
+TEST(CudaStream, ReusesBlocksThatAnotherStreamCopiesInOrder) {
+  for (const bool to_the_cpu : {false, true})
+    for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+      const Emulation emulation(drawn(seed));
+      EmulatedStream first, second;
+      Tensor x = on_device(first.get(), on_cpu_filled(3));
+      device_stream(second.get())->wait(device_stream(first.get())->record(), Awaits::results);
+      Tensor copy = Tensor::empty(x.shape(), x.dtype(), to_the_cpu ? Device::cpu() : x.device());
+      kernels(x.device(), x.dtype()).copy(second.get(), x, copy);
+      const void* block = x.raw();
+      x = {};
+      const Tensor z = on_device(first.get(), on_cpu_filled(5));
+      EXPECT_EQ(z.raw(), block);
+      synchronize(second.get());
+      EXPECT_THAT(values(to_the_cpu ? copy : on_cpu(second.get(), copy)), Each(3.0f));
+      EXPECT_THAT(take_violations(), IsEmpty()) << "seed " << seed;
+    }
+}
+
 TEST(CudaStream, TimesWhatTheDeviceDoesInARange) {
   constexpr std::chrono::milliseconds pause{5};
   const Emulation emulation({.pace = Pace::by_hand});

@@ -19,7 +19,7 @@
 #include "kernel_calls.h"
 #include "ops/backend.h"
 #include "runtime/device/block_uses.h"
-#include "runtime/device/unrecoverable_stream.h"
+#include "runtime/device/device_stream.h"
 #include "runtime/transport/wait.h"
 
 namespace troupe::testing {
@@ -246,6 +246,10 @@ class Machine {
     const std::lock_guard lock(mutex_);
     return passed_;
   }
+  void report(std::string violation) {
+    const std::lock_guard lock(mutex_);
+    violations_.push_back(std::move(violation));
+  }
   std::vector<std::string> violations() {
     const std::lock_guard lock(mutex_);
     return violations_;
@@ -298,19 +302,11 @@ Machine& machine() {
 
 std::atomic<bool> failures_last = false;
 
-/// What both kinds of streams are.
-struct HasQueue {
-  HasQueue() : queue(machine().open()) {}
-  virtual ~HasQueue() { machine().close(*queue); }
-  HasQueue(const HasQueue&) = delete;
-  HasQueue& operator=(const HasQueue&) = delete;
-  const std::shared_ptr<Queue> queue;
-};
-
-template <class Base>
-class OpenStream : public Base, public HasQueue {
+class OpenStream final : public DeviceStream {
  public:
-  OpenStream() : Base({&delayed, 0}) {}
+  OpenStream() : DeviceStream({&delayed, 0}) {}
+  ~OpenStream() override { machine().close(*queue); }
+  bool errors_end_run() const override { return errors_end_run_; }
   WorkPtr record() override { return machine().record(*queue); }
   std::uint64_t mark() override { return machine().mark(*queue); }
   WorkPtr fence_after(std::uint64_t mark) override {
@@ -320,13 +316,17 @@ class OpenStream : public Base, public HasQueue {
   void wait(const WorkPtr& fence, Awaits what) override {
     machine().wait(*queue, std::dynamic_pointer_cast<Fence>(fence), what);
   }
-  void synchronize() override { machine().synchronize(*queue); }
-};
+  void begin_range(const std::string& actor) override { actor_ = actor; }
+  void synchronize() override {
+    if (!actor_.empty()) machine().report(fmt::format("{} waits for its stream", actor_));
+    machine().synchronize(*queue);
+  }
 
-class UnrecoverableOpenStream final : public OpenStream<UnrecoverableStream> {
- public:
-  WorkPtr fence() override { return record(); }
-  void notify(const WorkPtr&) override {}
+  const std::shared_ptr<Queue> queue = machine().open();
+
+ private:
+  const bool errors_end_run_ = failures_last;
+  std::string actor_;  ///< whose actions the stream has run; empty: none
 };
 
 class Call {
@@ -338,7 +338,7 @@ class Call {
     if (!device_stream(stream))
       throw std::runtime_error(fmt::format("{}: its stream was not opened", kernel_));
     stream_ = &stream;
-    queue_ = dynamic_cast<HasQueue&>(*device_stream(stream)).queue.get();
+    queue_ = dynamic_cast<OpenStream&>(*device_stream(stream)).queue.get();
   }
   void reads(int argument, const Tensor& tensor) { add(argument, tensor, false); }
   void writes(int argument, const Tensor& tensor) { add(argument, tensor, true); }
@@ -428,8 +428,7 @@ constexpr Backend delayed{
     .take_scratch = [](std::int16_t) { return backend(Device::cpu()).take_scratch(0); },
     .fingerprint = [] { return backend(Device::cpu()).fingerprint(); },
     .open_stream = [](std::int16_t) -> std::shared_ptr<DeviceStream> {
-      if (failures_last) return std::make_shared<UnrecoverableOpenStream>();
-      return std::make_shared<OpenStream<DeviceStream>>();
+      return std::make_shared<OpenStream>();
     },
     .block_uses = [](std::int16_t) -> BlockUses& {
       static auto* uses = new BlockUses;

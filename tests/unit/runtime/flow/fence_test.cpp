@@ -23,7 +23,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::ManualStream;
-using testing::ManualUnrecoverableStream;
 using testing::OnStream;
 using testing::Teller;
 
@@ -133,12 +132,11 @@ TEST(Fence, CountsAndTracesTheTimeInWhichTheDeviceComputed) {
 }
 
 TEST(Fence, KeepsNoTimesOfASourceThatHoldsNothingBack) {
-  const auto of_counter = std::make_shared<ManualUnrecoverableStream>();
+  const auto of_counter = std::make_shared<ManualStream>(true);
   const auto of_taker = std::make_shared<ManualStream>();
   const auto seen = std::make_shared<std::vector<int>>();
   Graph graph;
-  const auto counter =
-      graph.add<OnStream<Counter, ManualUnrecoverableStream>>("counter", of_counter, 6u);
+  const auto counter = graph.add<OnStream<Counter>>("counter", of_counter, 6u);
   const auto taker = graph.add<OnStream<Collector>>("taker", of_taker, seen, std::size_t{6});
   graph.connect(counter, &Counter::out, taker, &Collector::in, {.slots = 2});
   const auto times = std::make_shared<int>();  // each time that is not read yet has a copy
@@ -229,10 +227,10 @@ TEST(Fence, HoldsVotesBack) {
 }
 
 TEST(Fence, LetsVotesGoAtOnceWhereAFailureEndsTheRunAndEndsItAfterTheLastFence) {
-  const auto stream = std::make_shared<ManualUnrecoverableStream>();
+  const auto stream = std::make_shared<ManualStream>(true);
   const auto commits = std::make_shared<std::vector<std::uint32_t>>();
   Graph graph;
-  graph.add<OnStream<Voter, ManualUnrecoverableStream>>("voter", stream, commits);
+  graph.add<OnStream<Voter>>("voter", stream, commits);
   EXPECT_THAT(commits_before_fences(graph, *stream, *commits, 3), ElementsAre(3, 3, 3, 3));
   EXPECT_THAT(
       [&] {
@@ -251,10 +249,10 @@ class RestoredVoter : public Voter {
 
 // Its vote went at once, so the weights that it restores may not be complete.
 TEST(Fence, LetsTheStreamOfAReplacementWaitForTheStateThatWasVotedFor) {
-  const auto stream = std::make_shared<ManualUnrecoverableStream>();
+  const auto stream = std::make_shared<ManualStream>(true);
   const auto commits = std::make_shared<std::vector<std::uint32_t>>();
   Graph graph;
-  graph.add<OnStream<RestoredVoter, ManualUnrecoverableStream>>("voter", stream, commits);
+  graph.add<OnStream<RestoredVoter>>("voter", stream, commits);
   int awaited_before_any_passed = -1, failures = 0;
   RunOptions options;
   options.on_failure = [&](const FailureReport&) { ++failures; };
@@ -283,12 +281,11 @@ class SendingVoter : public Voter {
 };
 
 TEST(Fence, HoldsVotesBackBehindMessagesToActorsWithoutAStream) {
-  const auto stream = std::make_shared<ManualUnrecoverableStream>();
+  const auto stream = std::make_shared<ManualStream>(true);
   const auto commits = std::make_shared<std::vector<std::uint32_t>>();
   const auto seen = std::make_shared<std::vector<int>>();
   Graph graph;
-  const auto voter =
-      graph.add<OnStream<SendingVoter, ManualUnrecoverableStream>>("voter", stream, commits);
+  const auto voter = graph.add<OnStream<SendingVoter>>("voter", stream, commits);
   const auto collector = graph.add<Collector>("collector", seen, std::size_t{1});
   graph.connect(voter, &SendingVoter::out, collector, &Collector::in, {.slots = 1});
   const auto committed = commits_before_fences(graph, *stream, *commits, 1);
@@ -317,7 +314,7 @@ class LateVoter : public Voter {
 
 TEST(Fence, HoldsVotesBackBehindMessagesAndEventsOfEarlierActions) {
   for (const bool sends : {true, false}) {
-    const auto stream = std::make_shared<ManualUnrecoverableStream>();
+    const auto stream = std::make_shared<ManualStream>(true);
     const auto commits = std::make_shared<std::vector<std::uint32_t>>();
     const auto seen = std::make_shared<std::vector<int>>();
     Graph graph;
@@ -325,8 +322,7 @@ TEST(Fence, HoldsVotesBackBehindMessagesAndEventsOfEarlierActions) {
       if (sends) return voter.out.send({}, 1);
       voter.emit_number();
     };
-    const auto voter =
-        graph.add<OnStream<LateVoter, ManualUnrecoverableStream>>("voter", stream, commits, first);
+    const auto voter = graph.add<OnStream<LateVoter>>("voter", stream, commits, first);
     if (sends) {
       const auto collector = graph.add<Collector>("collector", seen, std::size_t{1});
       graph.connect(voter, &LateVoter::out, collector, &Collector::in, {.slots = 1});

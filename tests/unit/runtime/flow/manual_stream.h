@@ -10,17 +10,18 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device/unrecoverable_stream.h"
+#include "runtime/device/device_stream.h"
 #include "runtime/tensor/backend.h"
 
 namespace troupe::testing {
 
 inline constexpr Backend manual_backend{.name = "manual"};
 
-template <class Base>
-class ManualStreamOf : public Base {
+class ManualStream final : public DeviceStream {
  public:
-  ManualStreamOf() : Base({&manual_backend, 0}) {}
+  explicit ManualStream(bool errors_end_run = false)
+      : DeviceStream({&manual_backend, 0}), errors_end_run_(errors_end_run) {}
+  bool errors_end_run() const override { return errors_end_run_; }
   WorkPtr record() override {
     fences_.push_back(std::make_shared<Work>());
     return fences_.back();
@@ -56,29 +57,22 @@ class ManualStreamOf : public Base {
     std::optional<DeviceSpan> span() override { return when(); }
     std::function<std::optional<DeviceSpan>()> when;
   };
+  const bool errors_end_run_;
   std::vector<WorkPtr> fences_;
   std::size_t passed_ = 0;
 };
 
-using ManualStream = ManualStreamOf<DeviceStream>;
-
-class ManualUnrecoverableStream final : public ManualStreamOf<UnrecoverableStream> {
- public:
-  WorkPtr fence() override { return record(); }
-  void notify(const WorkPtr&) override {}
-};
-
 /// An actor with a stream of the test's, which all of its incarnations share.
-template <class A, class S = ManualStream>
+template <class A>
 class OnStream final : public A {
  public:
   template <class... Args>
-  explicit OnStream(std::shared_ptr<S> stream, Args... args)
+  explicit OnStream(std::shared_ptr<ManualStream> stream, Args... args)
       : A(args...), stream_(std::move(stream)) {}
   DeviceStream* stream() const override { return stream_.get(); }
 
  private:
-  std::shared_ptr<S> stream_;
+  std::shared_ptr<ManualStream> stream_;
 };
 
 }  // namespace troupe::testing
