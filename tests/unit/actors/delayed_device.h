@@ -16,8 +16,8 @@ namespace troupe::testing {
 /// Vector clocks decide whether accesses are in order, not time: each kernel's reads and writes are
 /// compared with the last ones of the same block of memory on other streams. They have to be
 /// ordered by a fence for which the stream waits, or whose end the host has seen before. What is
-/// not is a violation, whatever the numbers are. Blocks that are freed and reused keep their
-/// history.
+/// not is a violation, whatever the numbers are, and so is an actor that blocks its thread until
+/// its stream is done. Blocks that are freed and reused keep their history.
 Device delayed_device();
 
 /// Who makes the work of the device go on.
@@ -42,11 +42,12 @@ class DelayedWork {
   std::function<bool(bool idle)> outside() const;
   /// The work before the n-th fence from now fails, and so does all later work of that stream.
   static void fail_at_fence(std::uint64_t n);
-  /// From now on streams are opened that are unrecoverable, to the end of this object's life.
+  /// From now on errors of streams that are opened end the run, to the end of this object's life.
   static void let_failures_last();
   /// The fences that have passed.
   static std::uint64_t passed();
-  /// What was not in order so far: kernel, argument and both streams of each.
+  /// The violations so far: kernel, argument and both streams of an access, or the actor that
+  /// waits.
   static std::vector<std::string> violations();
 
  private:

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <vector>
 
 #include "actors/block_costs.h"
@@ -14,6 +15,7 @@
 #include "actors/evaluate.h"
 #include "actors/memory_bound.h"
 #include "ops/on_device.h"
+#include "ops/optim/sgd.h"
 #include "runtime/device/own_stream.h"
 #include "training_run.h"
 
@@ -161,6 +163,16 @@ TEST_F(DelayedDevice, RefusesAStreamThatWasNotOpened) {
   EXPECT_THROW(table_.relu(Stream{.device = delayed_device()}, x), std::runtime_error);
 }
 
+TEST_F(DelayedDevice, ReportsAnActorThatWaitsForItsStream) {
+  synchronize(b_.get());  // as the writer of checkpoints, which is no actor
+  EXPECT_THAT(DelayedWork::violations(), IsEmpty());
+  a_.device_stream()->begin_range("stage/0");
+  a_.device_stream()->end_range();
+  ones(a_);
+  synchronize(a_.get());
+  EXPECT_THAT(DelayedWork::violations(), ElementsAre("stage/0 waits for its stream"));
+}
+
 TEST(OwnStreamTest, IsOpenedAtTheFirstUseAndOnlyWhereThereAreStreams) {
   const DelayedWork work(1, Pace::by_hand);
   const OwnStream none, there(Stream{.device = delayed_device(), .threads = 3});
@@ -179,7 +191,7 @@ TrainingRun there(TrainingRun run) {
   return run;
 }
 
-/// Whether the device's streams are unrecoverable: then votes do not wait for the device.
+/// Whether errors of the device's streams end the run: then votes do not wait for the device.
 enum class Failures : std::uint8_t { pass, last };
 
 /// Trains on the delayed device in an order of messages and of its work that the seed draws.
@@ -244,6 +256,41 @@ TEST(DelayedPipeline, TrainsWithTheCpusBitsWhereVotesDoNotWait) {
   expect_the_cpus_bits(run, 5, Failures::last);
 }
 
+TEST(DelayedPipeline, TrainsAShortLastBatchAndReplicasThatHaveNothingToDo) {
+  expect_the_cpus_bits({.partition = {1, 2, 1},
+                        .replicas = 2,
+                        .micro_batches = 5,
+                        .batch_size = 9,
+                        .samples = 20,
+                        .drop_last = false});
+  expect_the_cpus_bits({.replicas = 4, .samples = 3, .drop_last = false});
+}
+
+TEST(DelayedPipeline, TrainsParameterGroups) {
+  expect_the_cpus_bits({.adjust = [](PipelineOptions& pipeline) {
+    const Optimizer rest = pipeline.optimizer;
+    pipeline.optimizer =
+        rest.with_groups({{.parameters = {"*.bias"}, .optimizer = Sgd{.weight_decay = 0.1}},
+                          {.parameters = {"fc.weight"}, .optimizer = rest, .lr = 0.01}});
+  }});
+}
+
+// Gradients of thousands overflow in f32 with scales above about 2^115.
+TEST(DelayedPipeline, SkipsStepsWhoseScaledGradientsOverflow) {
+  const TrainingRun run{.replicas = 2, .steps = 12, .adjust = [](PipelineOptions& pipeline) {
+                          pipeline.loss.class_weights = std::vector<double>(4, 4096.0);
+                          pipeline.rate.lr /= 4096;
+                          pipeline.loss_scale = {.mode = LossScaling::dynamic,
+                                                 .init_scale = 0x1p122,
+                                                 .growth_interval = 2,
+                                                 .growth_factor = 16,
+                                                 .backoff_factor = 0.125};
+                        }};
+  EXPECT_GT(std::ranges::count_if(train(run).steps, &StepSeen::skipped), 0);
+  expect_the_cpus_bits(run);
+  expect_the_cpus_bits(run, 3, Failures::last);
+}
+
 TEST(DelayedPipeline, TrainsWithStaleGradients) {
   expect_the_cpus_bits({.replicas = 2, .adjust = [](PipelineOptions& p) { p.staleness = 2; }});
 }
@@ -306,6 +353,25 @@ TEST(DelayedPipeline, RecoversAStageRightAfterACommitWithTheCpusBits) {
   }
 }
 
+TEST(DelayedPipeline, RecoversManyActorsAtRandomWithTheCpusBits) {
+  TrainingRun run{.snapshot_every = 2, .restarts = {.max = 10}};
+  const TrainingResult here = train(run);
+  const std::vector<FaultOptions> all = {
+      {"stage/0", 1, 3, "F"},   {"stage/0", 3, 0, "U"}, {"stage/1", 2, 1, "B"},
+      {"loader", 2, 2, "load"}, {"loss", 3, 1, "L"},    {"reducer/0", 4, 0, "R"},
+      {"monitor", 2, 3, "M"},   {"writer", 3, 1, "S"},  {"stage/1", 2, 1, "E", Purpose::evaluate}};
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    std::mt19937_64 random(seed);
+    run.faults.clear();
+    for (int n = 0; n < 3; ++n) run.faults.push_back(all[random() % all.size()]);
+    const TrainingResult result =
+        train_there(run, seed, seed % 2 == 0 ? Failures::last : Failures::pass);
+    EXPECT_GE(result.failures.size(), 1u) << "seed " << seed;
+    EXPECT_EQ(result.digest, here.digest) << "seed " << seed;
+    EXPECT_EQ(reported(result), reported(here)) << "seed " << seed;
+  }
+}
+
 TEST(DelayedPipeline, RecoversFromWorkThatFails) {
   TrainingRun run{.snapshot_every = 2, .restarts = {.max = 20}};
   const TrainingResult here = train(run);
@@ -326,10 +392,15 @@ TEST(DelayedPipeline, RecoversFromWorkThatFails) {
 }
 
 TEST(DelayedPipeline, ResumesFromTheCheckpointsThatItWrites) {
-  const TrainingResult whole = train({.snapshot_every = 2});
-  const TrainingResult first = train_there({.snapshot_every = 2}, 4);
-  TrainingRun rest{.from = first.written.at(2), .first_step = 2};
-  EXPECT_EQ(train_there(rest, 5).digest, whole.digest);
+  const TrainingResult whole = train({.snapshot_every = 1});
+  const TrainingResult first = train_there({.snapshot_every = 1}, 4);
+  for (std::uint32_t step = 1; step < 6; ++step) {
+    SCOPED_TRACE(step);
+    // With another partition than the run that wrote it.
+    const TrainingRun rest{
+        .partition = {1, 2, 1}, .from = first.written.at(step), .first_step = step};
+    EXPECT_EQ(train_there(rest, 5 + step).digest, whole.digest);
+  }
 }
 
 TEST(DelayedPipeline, RefusesAWrongTargetOnTheHostWithTheSameMessage) {
