@@ -375,7 +375,7 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     if (part.device() != stream_.device) update_all();
   }
   update_all();
-  spec_.clear_padding(stream_, next.weights);  // Adam without epsilon makes NaN of zeroes
+  if (!optimizer.keeps_zeroes()) spec_.clear_padding(stream_, next.weights);
   if (optimizer.average_decay() > 0) average(optimizer.average_decay(), next);
 }
 

@@ -20,6 +20,7 @@ struct AdamOf {
   OptionFields options();
   void check() const;
   std::vector<std::string> state_names() const;
+  bool keeps_zeroes() const { return epsilon > 1e-30; }  // if it is 0 in f32, 0 / 0 is NaN
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const;
   static void update_all(const Stream& stream, std::span<const UpdateBy<AdamOf>> updates);
 };

@@ -142,6 +142,12 @@ bool Optimizer::scales_gradients() const {
          });
 }
 
+bool Optimizer::keeps_zeroes() const {
+  return keeps_zeroes_(*this) && std::ranges::all_of(groups_, [](const ParameterGroup& group) {
+           return group.optimizer.keeps_zeroes();
+         });
+}
+
 std::vector<std::string> Optimizer::state_names() const {
   std::vector<std::string> names = state_names_(*this);
   for (const ParameterGroup& group : groups_)

@@ -52,7 +52,9 @@ struct UpdateBy {
 /// It may also have `static void update_all(const Stream&, std::span<const UpdateBy<O>>)`, which is
 /// then called in place of `update`, for all slices of a stage, with fewer kernels. It must apply
 /// OptimizerStep::scaling, on which clipping and loss scales depend; `update` gets copies of scaled
-/// gradients. It may also have `OptionFields options()`, which declares the members with key, range
+/// gradients. It may also have `bool keeps_zeroes() const`: whether weight and state stay zero
+/// where they and the gradient are. If not, the padding between parameters is cleared after each
+/// update. It may also have `OptionFields options()`, which declares the members with key, range
 /// and text, and `void check() const`, which throws Error{bad_options} where they contradict each
 /// other. A `static constexpr double usual_lr` is the learning rate that most runs with it have.
 /// `ops/optim/sgd.h` is an example.
@@ -99,6 +101,11 @@ class Optimizer : public Definition {
           }
         }),
         scales_gradients_(UpdatesAll<O>),
+        keeps_zeroes_([](const Optimizer& self) {
+          if constexpr (requires(const O& own) { own.keeps_zeroes(); })
+            return self.as<O>().keeps_zeroes();
+          return false;
+        }),
         check_([](const Optimizer& self) {
           if constexpr (requires(const O& own) { own.check(); }) self.as<O>().check();
         }) {
@@ -146,6 +153,8 @@ class Optimizer : public Definition {
   /// Whether gradients are scaled by update_all, of all groups. Else a slice is scaled in copies:
   /// one with its elements limited if there is a limit, and one multiplied if there is a factor.
   bool scales_gradients() const;
+  /// Whether weights and state tensors stay zero where they and the gradient are; of all groups.
+  bool keeps_zeroes() const;
   /// Updates a slice of parameters in no group.
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const {
     const UpdateBy<Optimizer> one{*this, step, slice};
@@ -167,6 +176,7 @@ class Optimizer : public Definition {
   std::vector<std::string> (*state_names_)(const Optimizer& self);
   void (*update_all_)(const Stream& stream, std::span<const UpdateBy<Optimizer>> updates);
   bool scales_gradients_;
+  bool (*keeps_zeroes_)(const Optimizer& self);
   void (*check_)(const Optimizer& self);
   std::optional<double> usual_lr_;
   std::vector<ParameterGroup> groups_;

@@ -14,6 +14,7 @@ struct Sgd {
   OptionFields options();
   void check() const;
   std::vector<std::string> state_names() const;
+  bool keeps_zeroes() const { return true; }
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const;
   static void update_all(const Stream& stream, std::span<const UpdateBy<Sgd>> updates);
 };
