@@ -100,8 +100,8 @@ Outcome run(const Sample& sample, const Numbers& numbers, const RunOptions& opti
   outcome.saved_bytes = tape.saved_bytes();
   if (!options.training) return outcome;
 
-  const Tensor grad = on_device(
-      options.stream, cast(uniform(sample.name + "/grad", outcome.output.shape()), options.dtype));
+  const Tensor exact = uniform(sample.name + "/grad", outcome.output.shape());
+  const Tensor grad = on_device(options.stream, cast(cast(exact, options.gradient), options.dtype));
   if (options.apart) {
     outcome.input_gradients = plain(options.stream, tape.backward_inputs(output, grad));
     tape.backward_weights();

@@ -45,6 +45,7 @@ struct RunOptions {
   std::optional<DType> inputs = {};   ///< their type, if it is another one
   bool first_alone = false;           ///< `inputs` is the type of the first input alone
   Layout layout = Layout::row_major;  ///< of the inputs of rank 4
+  DType gradient = DType::f64;        ///< to which that of the output is rounded
   bool training = true;
   bool apart = false;  ///< the backward halves in two calls
   Stream stream = {};
