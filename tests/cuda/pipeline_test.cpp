@@ -171,19 +171,23 @@ TEST(CudaPipeline, ScaledLossesMakeTheSameBits) {
 }
 
 TEST(CudaPipeline, AnySeedMakesTheSameBitsWithinTheBoundOfThePlanAndLeavesNothing) {
-  TrainingRun run{.partition = {4}, .samples = 8, .steps = 2, .evaluates = false};
+  TrainingRun run{.partition = {4}, .samples = 12, .steps = 2, .evaluates = false};
   const std::string one = digest(run, 1);
   const PipelineOptions pipeline = pipeline_of(on_gpu(run));
   const auto costs = measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype,
                                     pipeline.stream, run.batch_size / run.micro_batches, 1);
   auto& allocator = CachingAllocator::of(emulated_gpu());
   const std::size_t before = allocator.counters().in_use_bytes;
-  const std::vector<std::vector<std::size_t>> partitions = {{2, 2}, {1, 1, 2}, {1, 1, 1, 1}};
+  const std::vector<std::vector<std::size_t>> partitions = {{4}, {2, 2}, {1, 1, 2}, {1, 1, 1, 1}};
   for (std::uint32_t seed = 1; seed <= 50; ++seed) {
     const auto& [name, schedule] = schedule_names[seed % std::size(schedule_names)];
     run.partition = partitions[seed % partitions.size()];
     run.replicas = 1 + seed % 2;
     run.schedule = schedule;
+    run.evaluates = seed % 3 == 0;
+    run.snapshot_every = seed % 5 == 0 ? 1 : 0;
+    run.faults.clear();
+    if (seed % 7 == 0) run.faults = {{.actor = "stage/0", .step = 1, .micro_batch = seed % 4}};
     SCOPED_TRACE(::testing::Message() << name << ", " << run.partition.size() << " stages, "
                                       << run.replicas << " replicas, seed " << seed);
     allocator.reset_peak();
@@ -191,7 +195,7 @@ TEST(CudaPipeline, AnySeedMakesTheSameBitsWithinTheBoundOfThePlanAndLeavesNothin
     const std::size_t bound = bound_of(pipeline_of(on_gpu(run)), costs);
     const std::size_t peak = allocator.counters().peak_bytes - before;
     EXPECT_LE(peak, bound);
-    EXPECT_GE(peak, bound / 5) << "the bound is loose: " << bound << " for " << peak;
+    EXPECT_GE(10 * peak, 3 * bound) << "the bound is loose: " << bound << " for " << peak;
     EXPECT_EQ(allocator.counters().in_use_bytes, before);
   }
 }
