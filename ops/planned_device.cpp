@@ -267,7 +267,7 @@ const Backend& planned_backend() {
     };
     made.kernels = table_of;
     made.multiplies = [](DType products) { return products == DType::f32 || is_narrow(products); };
-    made.has_tf32 = true;
+    made.has_tf32 = [] { return true; };
     made.take_scratch = [](std::int16_t) {
       planned().note(product_workspace_limit);
       return std::exchange(planned().scratch, {});

@@ -470,7 +470,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   const Precision precision{pipeline.dtype, pipeline.stream.products};
   const std::optional<LossScaleOptions> scale = loss_scale_options(pipeline);
-  const bool has_tf32 = backend(pipeline.stream.device).has_tf32;
+  const bool has_tf32 = backend(pipeline.stream.device).has_tf32();
   const bool has_graphs = pipeline.cuda_graphs && pipeline.stream.device != Device::cpu();
   const bool may_vary = !pipeline.stream.deterministic && pipeline.stream.device != Device::cpu();
   const std::string on_gpu = fmt::format("{}{}{}", has_graphs ? ", CUDA graphs" : "",

@@ -47,7 +47,7 @@ void* allocate(std::size_t bytes) {
   check(cudaMemGetInfo(&free, &total), "query free memory");
   throw OutOfMemory(
       fmt::format("{} of {} free", bytes_text(free), bytes_text(total)),
-      "lower `batch_size`, raise `micro_batches`, make the model smaller, see with "
+      "raise `micro_batches`, lower `batch_size`, make the model smaller, see with "
       "nvidia-smi whether other processes use the GPU, or use a GPU with more memory");
 }
 
@@ -91,7 +91,7 @@ const Backend& backend() {
             const bool bf16 = products == DType::bf16 && compute_capability() >= 80;
             return products == DType::f32 || products == DType::f16 || bf16;
           },
-      .has_tf32 = true,
+      .has_tf32 = [] { return compute_capability() >= 80; },
       .take_scratch = [](std::int16_t) { return take_workspace_sizes(); },
       .fingerprint = fingerprint,
       .open_stream =

@@ -27,9 +27,9 @@ struct Backend {
   /// Whether the device multiplies numbers of this type (Stream::products).
   bool (*multiplies)(DType products);
   /// Whether it rounds f32 to TF32 where Stream::conv_tf32 or matmul_tf32 allow it.
-  bool has_tf32 = false;
+  bool (*has_tf32)() = [] { return false; };
   /// The working memory, in bytes, that kernels of such a device have requested since the last
-  /// call, each size once. Kernels of all streams count.
+  /// call: of a GPU each size once, of the CPU the peak. Kernels of all streams count.
   std::set<std::size_t> (*take_scratch)(std::int16_t index);
   /// The properties of the device that select algorithms and so affect bits, such as "intel with
   /// AVX-512". With another fingerprint, the same run may end with other weights.

@@ -29,7 +29,7 @@ const Backend& backend() {
                                                                                    : nullptr;
                                },
                                .multiplies = [](DType) { return true; },  // nothing is multiplied
-                               .has_tf32 = true,
+                               .has_tf32 = [] { return true; },
                                .take_scratch = [](std::int16_t) { return std::set<std::size_t>(); },
                                .fingerprint = [] { return std::string("recorded"); },
                                .open_stream =
