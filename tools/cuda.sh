@@ -146,10 +146,10 @@ offer_frontend_headers() {
   fi
 }
 
-# build_cuda MAJOR [PRESET]: as build, with libtroupe_cuda.so.
+# build_cuda MAJOR PRESET [-DSETTING=VALUE…]: as build, with libtroupe_cuda.so.
 build_cuda() {
-  local preset=${2:-release} home headers cache
-  local -a fresh=()
+  local preset=$2 home headers cache
+  local -a fresh=() settings=("${@:3}")
   cache=build/$preset/CMakeCache.txt
   install_packages build
   home=$(toolkit "$1")
@@ -161,7 +161,7 @@ build_cuda() {
     fresh=(--fresh)
   fi
   cmake "${fresh[@]}" --preset "$preset" --log-level=WARNING -DTROUPE_CUDA=ON -DCMAKE_CUDA_COMPILER="$home/bin/nvcc" \
-    -DCUDNN_FRONTEND_INCLUDE_DIR="$headers" >&2
+    -DCUDNN_FRONTEND_INCLUDE_DIR="$headers" "${settings[@]}" >&2
   build "$preset"
 }
 
@@ -196,12 +196,13 @@ most_threads() {
   grep -hoE '_threads = [0-9]+' "$1" ops/cuda/launch.h | awk '{ if ($3 > most) most = $3 } END { print most }'
 }
 
-# judge_kernels FILE <ptxas's words: prints "kernels registers" of a file; fails with a reason for a spill and for a
-# kernel whose registers do not suffice for its largest block.
+# judge_kernels FILE <ptxas's words: prints "kernels registers" of a file; fails with a reason for a spill, for an array
+# in local memory, and for a kernel whose registers do not suffice for its largest block.
 judge_kernels() {
   awk -v file="$1" -v threads="$(most_threads "$1")" '
     /Compiling entry function/ { match($0, /for .sm_[0-9]+/); where = substr($0, RSTART + 5, RLENGTH - 5); split($0, part, "\047"); name = part[2] }
     /Registers are spilled/ { next }  # told again, with the architecture
+    /[1-9][0-9]* bytes stack frame/ { print file " (" where ", " name "): " $0; bad = 1 }
     /spill stores/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { print file " (" where ", " name "): " $0; bad = 1 }
     /Used [0-9]+ registers/ {
       match($0, /Used [0-9]+/); used = substr($0, RSTART + 5, RLENGTH - 5) + 0; kernels++
