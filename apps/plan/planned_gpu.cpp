@@ -128,11 +128,6 @@ PlannedGpu plan_for(const DescribedDevice& described, const Stream& wanted,
       .title = described.title, .memory_bytes = described.memory_bytes, .described = true};
   const Result<const GpuLibrary*> found = gpu_library();
   const GpuLibrary* library = found ? found.value() : nullptr;
-  if (library) {
-    Stream on_gpu = wanted;
-    on_gpu.device = {library->backend(), 0};
-    check_products(on_gpu);
-  }
   if (compute_bytes(library, described, wanted, pipeline))
     gpu.without_cudnn = found.error().code() == ErrorCode::io
                             ? "this build has no CUDA (./dev build --cuda)"

@@ -54,21 +54,29 @@ void print_schedule(const PlannedRun& run) {
   const PipelineOptions& pipeline = run.pipeline;
   const std::vector<StageTimes> stages = stage_times(pipeline);
   const std::size_t micro_batches = micro_batches_of_a_replica(pipeline);
+  const std::string of_a_step = counted(static_cast<std::int64_t>(micro_batches), "micro-batch");
+  const int units = run.gpu ? 1 : available_cores();
+  const std::int64_t replicas = pipeline.replicas;
+  const std::string sharing = fmt::format("{}{} share {}", counted(std::ssize(stages), "stage"),
+                                          replicas == 1 ? "" : " × " + counted(replicas, "replica"),
+                                          run.gpu ? "one GPU" : counted(units, "core"));
+  const bool is_shared = run.processes() == 1 && std::ssize(stages) * replicas > units;
+  const double shared_time = computation(stages, pipeline.micro_batches) / units;
+  if (run.gpu && is_shared) {
+    print_out("\nschedule {}: {}, so a step of {} takes at least {:.1f} ms (measured blocks)\n",
+              name_of(pipeline.schedule), sharing, counted(pipeline.micro_batches, "micro-batch"),
+              shared_time);
+    return;
+  }
   const auto actions = simulate(pipeline.schedule, micro_batches, stages);
   const double end = end_of(actions);
   print_out(
       "\nschedule {}: a step of {} takes {:.1f} ms; stages wait {:.1f} % of it\n"
-      "(simulated from measured blocks; {} for each stage, messages take no time)\n",
-      name_of(pipeline.schedule), counted(static_cast<std::int64_t>(micro_batches), "micro-batch"),
-      end, 100.0 * idle_share(actions, stages.size()), run.gpu ? "a GPU" : "a core");
-  const int units = run.gpu ? 1 : available_cores();
-  const std::int64_t replicas = pipeline.replicas;
-  if (run.processes() == 1 && std::ssize(stages) * replicas > units)
-    print_out("on this machine {}{} share {}: a step takes at least {:.1f} ms\n",
-              counted(std::ssize(stages), "stage"),
-              replicas == 1 ? "" : " × " + counted(replicas, "replica"),
-              run.gpu ? "one GPU" : counted(units, "core"),
-              computation(stages, pipeline.micro_batches) / units);
+      "(simulated from measured blocks; {}messages take no time)\n",
+      name_of(pipeline.schedule), of_a_step, end, 100.0 * idle_share(actions, stages.size()),
+      run.gpu ? "" : "a core for each stage, ");
+  if (is_shared)
+    print_out("on this machine {}: a step takes at least {:.1f} ms\n", sharing, shared_time);
   const int width = ProgressStyle::of(stdout).width;
   print_out("{}", draw(actions, static_cast<std::size_t>(width)));
   const bool deferred = std::ranges::any_of(actions, [](const TimedAction& action) {

@@ -128,11 +128,11 @@ TEST_F(Gpu, TrainsWithAlgorithmsThatAreNotDeterministicIfAskedAndSaysSo) {
   EXPECT_THAT(free.error, HasSubstr(" 0 errors"));
 }
 
-TEST_F(Gpu, RefusesSeveralProcessesWhichNoTransportJoins) {
+TEST_F(Gpu, RefusesSeveralProcesses) {
   const Outcome launched = command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml",
                                     "-o", "processes", "-r", "parallel.pipeline=2"});
   EXPECT_NE(launched.exit_code, 0);
-  const std::string refusal = "2 processes, but no transport carries a GPU's tensors between them";
+  const std::string refusal = "2 processes, but a run on a GPU has one process";
   const std::size_t first = launched.error.find(refusal);
   EXPECT_NE(first, std::string::npos) << launched.error;
   EXPECT_EQ(launched.error.find(refusal, first + 1), std::string::npos) << launched.error;
@@ -143,7 +143,7 @@ TEST_F(Gpu, RefusesSeveralProcessesWhichNoTransportJoins) {
   EXPECT_EQ(automatic.exit_code, 0) << automatic.error;
   EXPECT_THAT(automatic.out, HasSubstr(", on the CPU\n"));
   EXPECT_THAT(automatic.out + automatic.error,
-              HasSubstr("computing on the CPU: no transport carries a GPU's tensors between"));
+              HasSubstr("computing on the CPU: several processes cannot use a GPU"));
   const Outcome rounded =
       command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml", "-o", "rounded", "-r",
                "parallel.pipeline=2", "-r", "device=auto", "-r", "precision=16-mixed"});
@@ -246,10 +246,11 @@ TEST_F(Gpu, PlansTheMemoryOfTheGpuThatIsThere) {
   EXPECT_THAT(planned.out, AllOf(HasSubstr("\nmemory bound of the GPU\n"),
                                  HasSubstr("\nemulated has 80.0 GiB, "), HasSubstr("the run fits"),
                                  HasSubstr("\nmemory bound of the CPU\n"),
-                                 HasSubstr("(simulated from measured blocks; a GPU for each"),
+                                 HasSubstr("(simulated from measured blocks; messages take"),
                                  Not(HasSubstr("share one GPU"))));
   EXPECT_THAT(command({"plan", "options.yaml", "-r", "parallel.data=2"}).out,
-              HasSubstr("on this machine 1 stage × 2 replicas share one GPU: a step takes at"));
+              AllOf(HasSubstr("1 stage × 2 replicas share one GPU, so a step of"),
+                    Not(HasSubstr("stages wait"))));
 }
 
 TEST_F(Gpu, PlansWithoutAnyLibraryForAGpuThatIsDescribed) {
@@ -261,6 +262,16 @@ TEST_F(Gpu, PlansWithoutAnyLibraryForAGpuThatIsDescribed) {
       AllOf(HasSubstr("NVIDIA GH200 480GB has 96.0 GiB"),
             HasSubstr("cuDNN's workspaces, up to 2 GiB for each stage, are not counted: no GPU "
                       "can be used: TROUPE_CUDA_LIBRARY=/missing.so")));
+}
+
+TEST_F(Gpu, PlansForADescribedGpuWhateverGpuTheHostHas) {
+  for (const char* host : {"CUDA_ON_CPU_DEVICES=0", "CUDA_ON_CPU_ARCHITECTURE=75"})
+    for (const char* precision : {"bf16-mixed", "16-mixed"}) {
+      const Outcome planned = emulated({host}, {"plan", "options.yaml", "--device", "h100", "-r",
+                                                "precision=" + std::string(precision)});
+      EXPECT_EQ(planned.exit_code, 0) << host << ": " << planned.error;
+      EXPECT_THAT(planned.out, HasSubstr("H100"));
+    }
 }
 
 TEST_F(Gpu, RefusesALibraryThatWasCutShort) {
@@ -377,7 +388,7 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
                 "[a-z/01]+\\.[a-z]+ → [a-z/01]+\\.[a-z]+ holds [0-9]+ × [1-9][0-9.]* [KM]iB; the "
                 "bound of a process is [1-9][0-9.]* [KMG]iB on cpu, and [1-9][0-9.]* [KMG]iB on "
                 "cuda:0, of which [1-9][0-9.]* [KMG]iB for "),
-            HasSubstr("try: lower train.batch_size, raise train.micro_batches"),
+            HasSubstr("try: raise train.micro_batches, lower train.batch_size"),
             HasSubstr("troupe plan options.yaml lists the memory of each part")));
   const Outcome graphs = emulated({"CUDA_ON_CPU_DEVICE_BYTES=700000"},
                                   {"train", "options.yaml", "-o", "graphs", "-r",
