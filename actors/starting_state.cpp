@@ -38,10 +38,10 @@ std::int64_t updates_of(const Manifest& manifest) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), updates);
   const bool whole = error == std::errc{} && end == text.data() + text.size();
   if (!whole || updates < 0 || updates > manifest.step)
-    throw Error(
-        ErrorCode::bad_file,
-        fmt::format("the checkpoint of step {} counts {} updates", manifest.step, printable(text)),
-        "resume from another checkpoint");
+    throw Error(ErrorCode::bad_file,
+                fmt::format("the checkpoint of step {} has a wrong number of updates: {}",
+                            manifest.step, printable(text)),
+                "resume from another checkpoint");
   return updates;
 }
 
@@ -55,7 +55,7 @@ std::optional<LossScale> loss_scale_of(const Manifest& manifest) {
   if (numbers.fail() || !numbers.eof() || !is_loss_scale(read.scale) || read.finite_steps < 0 ||
       read.overflows < 0)
     throw Error(ErrorCode::bad_file,
-                fmt::format("the checkpoint of step {} has the loss scale {}", manifest.step,
+                fmt::format("the checkpoint of step {} has a wrong loss scale: {}", manifest.step,
                             printable(found->second)),
                 "resume from another checkpoint");
   return read;
@@ -84,7 +84,8 @@ void resume_from(PipelineOptions& options, const std::filesystem::path& path,
   const Checkpoint checkpoint = open_complete_checkpoint(newest_complete_checkpoint(path).folder);
   const std::int64_t step = checkpoint.manifest().step;
   if (step > std::numeric_limits<std::uint32_t>::max())
-    throw Error(ErrorCode::bad_file, fmt::format("{} is of step {}", path.string(), step),
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{} is of step {}, which is too large", path.string(), step),
                 "use a checkpoint of at most 4294967295 steps");
   const auto optimizer = checkpoint.manifest().run.find("optimizer");
   if (optimizer != checkpoint.manifest().run.end() && optimizer->second != options.optimizer.name())

@@ -80,7 +80,7 @@ WeightsFile open_weights(const std::filesystem::path& path) {
       throw Error(ErrorCode::bad_file,
                   fmt::format("'{}' has no entry '{}': a safetensors file is one dictionary",
                               found.string(), printable(part)),
-                  "leave out what is behind '#', or end it with '.' for a prefix of names");
+                  "omit the part after '#', or end it with '.' for a prefix of names");
     result.part = part;
     return result;
   }

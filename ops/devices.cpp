@@ -43,8 +43,7 @@ Device choose_device(DeviceChoice choice, std::uint32_t processes) {
   if (choice == DeviceChoice::automatic && processes > 1) return Device::cpu();
   if (processes > 1)
     throw Error(ErrorCode::unsupported,
-                fmt::format("{} processes, but no transport carries a GPU's tensors between them",
-                            processes),
+                fmt::format("{} processes, but a run on a GPU has one process", processes),
                 "start one process, or set `device` to cpu");
   const Result<Device> gpu = find_gpu();
   if (choice == DeviceChoice::cuda) return gpu.value();

@@ -96,7 +96,8 @@ Tensor normalised_pixels(const TransformOptions& options, std::int64_t channels)
   check_per_channel(options.mean, channels, "mean", false);
   check_per_channel(options.std, channels, "std", true);
   if (options.dtype != DType::f32 && options.dtype != DType::f64)
-    throw Error(ErrorCode::unsupported, fmt::format("batches of {}", name_of(options.dtype)),
+    throw Error(ErrorCode::unsupported,
+                fmt::format("samples cannot be prepared in {}", name_of(options.dtype)),
                 "set `dtype` to f32 or f64");
   Tensor numbers = Tensor::empty({channels, 256}, options.dtype, Device::cpu());
   if (options.dtype == DType::f64)

@@ -44,7 +44,7 @@ void check_finite(const Dataset& dataset, const MicroBatchSamples& wanted, const
   const std::string found = not_finite(dataset, Split::train, wanted, samples);
   if (found.empty()) return;
   throw Error(ErrorCode::bad_file,
-              found + (is_transformed ? ", behind the program's own transform" : ""),
+              found + (is_transformed ? ", after the program's own transform" : ""),
               is_transformed ? "let the transform write a number"
                              : fmt::format("remove the sample, or give it a number that {} holds",
                                            name_of(samples.dtype())));

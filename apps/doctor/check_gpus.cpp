@@ -151,7 +151,7 @@ class GpuChecks {
   /// Whether there are several, of which a run that may choose computes on the CPU.
   bool check_processes() {
     if (!machine_.world || machine_.world->size < 2 || !machine_.has_usable_gpu()) return false;
-    refuse(fmt::format("{}, but no transport carries a GPU's tensors between them",
+    refuse(fmt::format("{}, but a run on a GPU has one process",
                        counted(machine_.world->size, "process")),
            "start one process, or -r device=cpu");
     return true;

@@ -108,8 +108,8 @@ void check_demanded_gpu(const JobLayout& layout, const JobRequest& request) {
 void check_processes_on_gpu(const JobLayout& layout) {
   const std::int64_t world = layout.nodes * layout.processes;
   if (!layout.computes_on_gpu() || world == 1) return;
-  refuse(fmt::format("{} ({} × {}), but no transport carries a GPU's tensors between them",
-                     counted(world, "process"), counted(layout.nodes, "node"), layout.processes),
+  refuse(fmt::format("{} ({} × {}), but a run on a GPU has one process", counted(world, "process"),
+                     counted(layout.nodes, "node"), layout.processes),
          "--nodes 1 --tasks-per-node 1, or -r device=cpu");
 }
 

@@ -129,7 +129,7 @@ class Validator {
     const bool on_cpu = options_.device == DeviceChoice::cpu;
     require(!on_cpu || stream.products != DType::f16, {"precision", "device"},
             "set precision to 32-true, or device to cuda",
-            "precision is 16-mixed, but device is cpu: only GPUs multiply in f16");
+            "precision is 16-mixed, but device is cpu: only GPUs support f16");
   }
 
   void check_data() const {
@@ -283,8 +283,8 @@ class Validator {
     require(options_.aggregation == Aggregation::synchronous || !loss_scale_options(pipeline_),
             {"loss_scale.mode", "parallel.aggregation", "precision"},
             "set parallel.aggregation to synchronous, or loss_scale.mode to none",
-            "losses are scaled, but parallel.aggregation is asynchronous: gradients would be "
-            "applied in a step with another scale than their own");
+            "loss scaling needs synchronous aggregation: with asynchronous aggregation, a gradient "
+            "is applied in a later step, whose loss scale may differ");
   }
 
   /// `parts` numbers that add up to `total` and differ by at most 1.

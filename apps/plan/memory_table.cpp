@@ -107,7 +107,7 @@ bool print_memory(const PlannedRun& run) {
                 run.gpu->without_cudnn);
   }
   print_parts(run, Place::cpu, run.gpu ? " of the CPU" : "");
-  print_out("of tensors and samples; the program itself needs about 50 MiB more\n");
+  print_out("these are tensors and samples; the program itself needs about 50 MiB more\n");
   return fits;
 }
 

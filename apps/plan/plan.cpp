@@ -175,12 +175,11 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   const auto processes = static_cast<std::uint32_t>(arguments.hosts * arguments.processes_per_host);
   if (described && processes > 1)
     throw Error(ErrorCode::unsupported,
-                fmt::format("{} processes, but no transport carries a GPU's tensors between them",
-                            processes),
+                fmt::format("{} processes, but a run on a GPU has one process", processes),
                 "plan for one process, or --device cpu");
   if (const auto gpu = given.device == DeviceChoice::cuda ? find_gpu() : Device::cpu(); !gpu)
     throw Error(gpu.error().code(), gpu.error().message(),
-                gpu.error().remedy() + ", or plan for a GPU that need not be here: --device h100");
+                gpu.error().remedy() + ", or plan for a described GPU: --device h100");
   check_work(given, arguments);
   const Options options = with_threads_of_a_process(given, arguments, processes);
   TransportTopology topology = topology_of(options, arguments);
@@ -256,7 +255,7 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option(
           "--device", arguments->device,
           fmt::format("device to plan for: cpu, cuda (the GPU of this host), auto, or a GPU\n"
-                      "that need not be here: {} (the option device)",
+                      "that this host need not have: {} (the option device)",
                       fmt::join(described_devices(), ", ")))
       ->check([](const std::string& name) { return name.empty() ? "the name is empty" : ""; })
       ->type_name("NAME");

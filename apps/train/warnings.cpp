@@ -146,8 +146,7 @@ std::vector<std::string> device_warnings(const Options& options, const PipelineO
   if (options.device == DeviceChoice::automatic && pipeline.processes > 1) {
     if (const auto library = gpu_library(); library && !library.value()->survey().gpus.empty())
       sentences.emplace_back(
-          "computing on the CPU: no transport carries a GPU's tensors between processes; to use "
-          "the GPU, start one process");
+          "computing on the CPU: several processes cannot use a GPU; to use it, start one process");
   } else if (const std::string sentence = no_gpu_warning(options); !sentence.empty()) {
     sentences.push_back(sentence);
   }

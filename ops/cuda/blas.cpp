@@ -13,6 +13,7 @@
 #include "ops/cuda/stream.h"
 #include "ops/cuda/workspace.h"
 #include "ops/gpu_sizes.h"
+#include "runtime/text.h"
 
 namespace troupe::cuda {
 namespace {
@@ -93,8 +94,8 @@ struct Arithmetic {
 };
 
 std::string text_of(const Product& p, const Arithmetic& how) {
-  return fmt::format("{} products of [{}, {}]{} by [{}, {}]{} in {}{}", p.batches, p.rows, p.depth,
-                     p.transposed_a ? " (transposed)" : "", p.depth, p.columns,
+  return fmt::format("{} of [{}, {}]{} by [{}, {}]{} in {}{}", counted(p.batches, "product"),
+                     p.rows, p.depth, p.transposed_a ? " (transposed)" : "", p.depth, p.columns,
                      p.transposed_b ? " (transposed)" : "", name_of(how.factors),
                      how.tf32 ? " or TF32" : "");
 }

@@ -57,7 +57,7 @@ void check(cudaError_t status, const char* operation, std::source_location where
   switch (status) {
     case cudaErrorMemoryAllocation:
       throw out_of_device_memory(what,
-                                 "lower `batch_size`, raise `micro_batches`, or choose a device "
+                                 "raise `micro_batches`, lower `batch_size`, or choose a device "
                                  "with more memory");
     case cudaErrorNoDevice:
       throw unusable(what,

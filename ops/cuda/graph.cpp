@@ -26,7 +26,7 @@ void refuse_graph(const std::string& when) {
   throw Error(ErrorCode::out_of_memory,
               fmt::format("out of memory on cuda:{} {}, {} of {} free", device, when,
                           bytes_text(free), bytes_text(total)),
-              "lower `batch_size`, raise `micro_batches`, or set `cuda_graphs` to false");
+              "raise `micro_batches`, lower `batch_size`, or set `cuda_graphs` to false");
 }
 
 CapturedWork::CapturedWork(cudaStream_t captures) {

@@ -151,8 +151,8 @@ void HostSteps::wait() const {
   thread.wake();
   while (told.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready)
     if (thread.has_stopped())
-      throw Error(ErrorCode::internal, "a stream of a GPU was waited for while the process exits",
-                  "end what uses the GPU before exit() is called");
+      throw Error(ErrorCode::internal, "the process waits for a stream of a GPU while it exits",
+                  "stop using the GPU before exit() is called");
 }
 
 cudaError_t HostSteps::wake_behind(cudaStream_t stream) {

@@ -33,7 +33,7 @@ void throw_error(const LibraryFailure& failure) {
   if (failure.out_of_memory || (!no_device && free_bytes < little_memory))
     throw out_of_device_memory(
         fmt::format("{}, {} of {} free", what, bytes_text(free_bytes), bytes_text(all_bytes)),
-        graphs + "lower `batch_size`, raise `micro_batches`, or choose a device with more memory");
+        graphs + "raise `micro_batches`, lower `batch_size`, or choose a device with more memory");
   throw Error(
       ErrorCode::unsupported, what,
       fmt::format("{}install a {} that matches the driver and the CUDA toolkit of this build",

@@ -127,7 +127,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
                     bytes_text(bytes), bytes_text(state_->counters.in_use_bytes));
     if (refused) throw OutOfMemory(is + ", " + refused->message(), refused->remedy());
     throw OutOfMemory(is,
-                      "lower `batch_size`, raise `micro_batches`, or make the model smaller "
+                      "raise `micro_batches`, lower `batch_size`, or make the model smaller "
                       "(`Model::widths`) or its images (`image_size`)");
   }
   count(state_->counters);

@@ -55,7 +55,7 @@ TEST(CudaLibraryError, NamesTheGraphsWhileOneIsCaptured) {
   const Error full = error_of({"cuDNN", operation, "CUDNN_STATUS_ALLOC_FAILED", true});
   (void)device.end_capture();
   EXPECT_THAT(refused.remedy(), HasSubstr("set `cuda_graphs` to false, or install a cuDNN"));
-  EXPECT_THAT(full.remedy(), HasSubstr("set `cuda_graphs` to false, or lower `batch_size`"));
+  EXPECT_THAT(full.remedy(), HasSubstr("set `cuda_graphs` to false, or raise `micro_batches`"));
   EXPECT_THAT(error_of({"cuDNN", operation, "CUDNN_STATUS_NOT_SUPPORTED"}).remedy(),
               ::testing::Not(HasSubstr("cuda_graphs")));
 }

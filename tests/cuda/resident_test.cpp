@@ -131,7 +131,7 @@ TEST(CudaResident, NamesTheOptionIfTheImagesDoNotFit) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
     EXPECT_THAT(error.message(), ::testing::HasSubstr("the images of the data set: out of memory"));
-    EXPECT_THAT(error.remedy(), ::testing::StartsWith("set `resident` to false, or lower "));
+    EXPECT_THAT(error.remedy(), ::testing::StartsWith("set `resident` to false, or raise "));
   }
 }
 #endif

@@ -397,7 +397,7 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
       graphs.error,
       AllOf(testing::ContainsRegex("out of memory on cuda:0: [1-9][0-9.]* K?i?B requested, [1-9].* "
                                    "KiB in use, .* of 683.6 KiB free; its edge .*; the bound"),
-            HasSubstr("try: set cuda_graphs to false, or lower train.batch_size")));
+            HasSubstr("try: set cuda_graphs to false, or raise train.micro_batches")));
 }
 
 TEST_F(Gpu, KeepsImagesAndAugmentsThemToTheSameBits) {
@@ -419,7 +419,8 @@ TEST_F(Gpu, NamesResidentImagesWhereTheyLeaveTooLittleMemory) {
                                  {"train", "options.yaml", "-o", "out" + images, "-r",
                                   "data.resident=true", "-r", "data.count=" + images});
     EXPECT_NE(ran.exit_code, 0);
-    EXPECT_THAT(ran.error, HasSubstr("try: set data.resident to false, or lower train.batch_size"));
+    EXPECT_THAT(ran.error,
+                HasSubstr("try: set data.resident to false, or raise train.micro_batches"));
     return ran.error;
   };
   EXPECT_THAT(lacks_memory("4000000", "8000"),

@@ -139,7 +139,8 @@ TEST_F(CheckpointFiles, AreRefusedIfTheirNumberOfUpdatesCannotBe) {
       FAIL() << updates;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::bad_file);
-      EXPECT_NE(error.message().find("of step 6 counts"), std::string::npos) << error.message();
+      EXPECT_NE(error.message().find("of step 6 has a wrong number"), std::string::npos)
+          << error.message();
     }
   }
 }

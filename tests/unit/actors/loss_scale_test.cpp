@@ -403,7 +403,7 @@ TEST_F(ScaledLossesInCheckpoints, AreRefusedIfTheyCannotBe) {
       FAIL() << text;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::bad_file);
-      EXPECT_THAT(error.message(), HasSubstr("has the loss scale"));
+      EXPECT_THAT(error.message(), HasSubstr("has a wrong loss scale"));
     }
   }
 }

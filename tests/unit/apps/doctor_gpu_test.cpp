@@ -200,7 +200,7 @@ TEST(DoctorGpu, FlagsProcessesThatCannotExchangeTensorsOfGpus) {
   Machine machine = with_gpu();
   machine.world = World{.size = 2, .local_size = 1, .nodes = 2};
   const std::string text =
-      "2 processes, but no transport carries a GPU's tensors between them: 1 GPU of this node "
+      "2 processes, but a run on a GPU has one process: 1 GPU of this node "
       "stays idle | start one process, or -r device=cpu\n";
   EXPECT_EQ(found(machine, on_gpu), "error " + text);
   EXPECT_EQ(found(machine, automatic), "warning " + text) << "it computes on the CPU";

@@ -179,11 +179,12 @@ TEST_F(Jobscript, RefusesSeveralProcessesOnGpusBeforeTheyWaitInAQueue) {
     return refusal([&] { lay_out_job(find_profile("small"), wanted, shape(4, 1)); });
   };
   EXPECT_EQ(plan(request_on_gpus(2)),
-            "2 processes (2 nodes × 1), but no transport carries a GPU's tensors between them | "
+            "2 processes (2 nodes × 1), but a run on a GPU has one process | "
             "--nodes 1 --tasks-per-node 1, or -r device=cpu");
   JobRequest tasks = request_on_gpus(1);
   tasks.tasks_per_node = 4;
-  EXPECT_THAT(plan(tasks), HasSubstr("4 processes (1 node × 4), but no transport"));
+  EXPECT_THAT(plan(tasks),
+              HasSubstr("4 processes (1 node × 4), but a run on a GPU has one process"));
   tasks.partition = "cpu";
   EXPECT_EQ(plan(tasks), "no error");
 }

@@ -747,7 +747,7 @@ TEST(Options, TellThatALossScaleHasNoEffect) {
 
 TEST(Options, RefuseALossScaleWithAsynchronousAggregation) {
   EXPECT_THAT(refusal("parallel: {aggregation: asynchronous}", {"loss_scale.mode=dynamic"}),
-              testing::AllOf(HasSubstr("override -r loss_scale.mode=dynamic: losses are scaled"),
+              testing::AllOf(HasSubstr("override -r loss_scale.mode=dynamic: loss scaling needs"),
                              HasSubstr("set parallel.aggregation to synchronous")));
   EXPECT_EQ(refusal("parallel: {aggregation: asynchronous}"), "no error");
 }

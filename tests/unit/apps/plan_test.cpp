@@ -246,7 +246,7 @@ TEST_F(Plan, RefusesAnEmptyNameOfADevice) { EXPECT_EQ(plan({"--device", ""}).cod
 TEST_F(Plan, SaysThatItPlansForOtherGpusWhereThisHostHasNone) {
   if (find_gpu()) GTEST_SKIP() << "this host has one";
   EXPECT_THAT(plan({"--device", "cuda"}).error,
-              HasSubstr(", or plan for a GPU that need not be here: --device h100"));
+              HasSubstr(", or plan for a described GPU: --device h100"));
 }
 
 TEST_F(Plan, TakesTheNameOfAGpuInCapitalLetters) {
@@ -309,9 +309,8 @@ TEST_F(Plan, SaysHowToPlanWithoutTheDataWhereTheyAreMissing) {
 TEST_F(Plan, RefusesTensorsOfAGpuThatWouldLeaveTheirProcessAsTrainDoes) {
   const Ran planned = plan({"--device", "h100", "--nproc-per-node", "2"});
   EXPECT_EQ(planned.code, exit_failed);
-  EXPECT_THAT(planned.error,
-              AllOf(HasSubstr("2 processes, but no transport carries a GPU's tensors"),
-                    HasSubstr("try: plan for one process, or --device cpu")));
+  EXPECT_THAT(planned.error, AllOf(HasSubstr("2 processes, but a run on a GPU has one process"),
+                                   HasSubstr("try: plan for one process, or --device cpu")));
 }
 
 /// What is printed of a run of 16 samples with these GiB on a GPU of 10.5 GiB.

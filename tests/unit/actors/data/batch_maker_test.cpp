@@ -88,7 +88,7 @@ TEST(BatchMaker, NamesATransformOfOnesOwnThatMakesNan) {
     EXPECT_THAT(error.message(),
                 testing::AllOf(testing::HasSubstr("training sample 3 of "),
                                testing::HasSubstr("has nan at number 5 of "),
-                               testing::HasSubstr("behind the program's own transform")));
+                               testing::HasSubstr("after the program's own transform")));
   }
 }
 
