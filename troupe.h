@@ -13,7 +13,7 @@
 #include "actors/data/datasets.h"        // data sets, known and your own
 #include "actors/evaluate.h"             // weights on the test set
 #include "actors/loader.h"               // sends micro-batches
-#include "actors/loss.h"                 // softmax cross-entropy
+#include "actors/loss.h"                 // losses and scores
 #include "actors/memory_bound.h"         // what a pipeline can occupy
 #include "actors/messages.h"             // every message
 #include "actors/monitor.h"              // losses of steps, counts of test sets

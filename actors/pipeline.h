@@ -38,7 +38,7 @@ struct PipelineData {
 struct PipelineOptions {
   ModelSource model;
   DType dtype = DType::f32;  ///< of normalised samples, weights and activations
-  Stream stream;             ///< of every stage
+  Stream stream;             ///< of every stage, loss and reducer; its device, of loaders too
   /// Whether stages run their passes as graphs of the device (CapturedProgram); without effect on
   /// devices that have none. Not with staleness.
   bool cuda_graphs = false;

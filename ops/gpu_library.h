@@ -1,6 +1,6 @@
 #pragma once
-// What libtroupe_cuda.so tells without a GPU or a driver: what it was built for, and which memory
-// convolutions need on a GPU that is described.
+// What libtroupe_cuda.so offers: the backend for GPUs, which GPUs this process sees, and, without a
+// GPU or a driver, what it was built for and which memory convolutions need on a described GPU.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct GpuSurvey {
   std::vector<int> architectures;  ///< that it has kernels for, ascending
   int ptx = 0;                     ///< the driver can compile kernels for this one and later; 0: no
   int runtime = 0;                 ///< CUDA's version that it was built with: 13000 for 13.0
-  int driver = 0;                  ///< the newest that the driver serves; 0: no driver
+  int driver = 0;                  ///< the newest that the driver supports; 0: none
   std::vector<Gpu> gpus;           ///< in CUDA's order; Troupe uses the first
   std::optional<Error> failure;    ///< why there is none
 };

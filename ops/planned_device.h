@@ -21,10 +21,10 @@ struct PlannedDeviceOptions {
   bool deterministic = true;
 };
 
-/// Stands for a GPU that is absent, to compute how much memory a model takes on it.
-/// Its tensors lie in the CPU's memory, with an allocator of its own, and have the shapes, types
-/// and layouts that they have on a GPU. The numbers are of no use: convolutions, linear layers,
-/// attentions and what is stored in 16 bits are zeroes, all else is computed by the CPU.
+/// Stands for an absent GPU, to compute how much of its memory a model takes. Tensors have the
+/// shapes, types and layouts that they have on a GPU, but lie in the CPU's memory, in an allocator
+/// of their own. Their values are meaningless: convolutions, linear layers, attention and 16-bit
+/// tensors are zeroes; the CPU computes the rest.
 /// Backend::take_scratch gives the working memory that kernels would ask for, with the copies
 /// of what is rounded or reordered before it is multiplied, and at least that of a matrix product.
 /// A process has one planned device; a later call replaces its options. Used by one thread at a

@@ -10,9 +10,9 @@
 
 namespace troupe::cuda {
 
-/// How the threads of a grid are spread: rows of `width` threads of a block go along the innermost
-/// axis, and the rows along the samples (for sums of planes) or the planes. Threads that make no
-/// whole row have nothing to do.
+/// How the threads of a grid are laid out: each block has rows of `width` threads along the
+/// innermost axis. The rows cover the samples (for sums of planes) or the planes. Threads that make
+/// no whole row are idle.
 struct Spread {
   int width = 1;
   std::int64_t parts = 1;  ///< of the samples, for sums

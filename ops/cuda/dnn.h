@@ -46,13 +46,12 @@ class ConvolutionPlan {
                    const Tensor& y) = 0;
 };
 
-/// The plan that cuDNN takes to be the fastest among those that sum in f32, and multiply numbers of
-/// f32 without rounding them, or rounded to TF32 if the work allows it; if the work is
-/// deterministic, among those that fix their order of additions. None has a workspace of more than
-/// 2 GiB. Equal works on one stream have one plan, since some are compiled when they are made. Null
-/// if cuDNN supports none, with a warning unless the type is f64, which it is never asked for.
-/// Throws OutOfMemory, the error of a context that is lost, and Error{unsupported} if cuDNN failed
-/// otherwise.
+/// The first plan in the order of cuDNN's heuristic that sums in f32, does not round inputs of f32,
+/// or rounds them to TF32 if the work allows it, and, if the work is deterministic, has a fixed
+/// order of additions. Its workspace has at most 2 GiB. Equal works on one stream share a plan,
+/// since some are compiled when they are made. Null if cuDNN supports none, with a warning, and for
+/// f64, which is never asked for. Throws OutOfMemory, the error of a context that is lost, and
+/// Error{unsupported} if cuDNN failed otherwise.
 std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream& stream,
                                                   const ConvolutionWork& work);
 

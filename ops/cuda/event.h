@@ -28,8 +28,8 @@ class Event {
 
   explicit operator bool() const { return event_ != nullptr; }
   cudaEvent_t get() const { return event_; }
-  /// cudaErrorNotReady while the device has not come that far, then how the work has ended. Success
-  /// for none.
+  /// cudaErrorNotReady until the device has reached the event, then the status of the work before
+  /// it. Success for an empty Event.
   cudaError_t query() const;
   /// The time that passed on the device between two timed events, this one the later. None if one
   /// has not passed, or after an error.

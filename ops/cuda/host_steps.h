@@ -15,16 +15,16 @@ class HostStep {
   virtual bool is_long() const { return false; }
 };
 
-/// The steps of one stream, which a thread of the process does in their order. Kernels do not wait
-/// for them. CUDA wakes the thread. The thread also polls at intervals, because CUDA wakes nobody
-/// after an error of the context. Steps that are left at the end of this object are still done,
-/// those that are left when the process exits are not. Thread-safe.
+/// The host steps of one stream. One thread of the process runs them in order; kernels do not wait
+/// for them. CUDA wakes the thread. It also polls, because CUDA wakes nobody after an error of the
+/// context. Steps that remain when this object is destroyed still run; steps that remain when the
+/// process exits do not. Thread-safe.
 class HostSteps {
  public:
   HostSteps();
   void add(std::shared_ptr<HostStep> step);
-  /// Blocks until the steps that were added before are done. The caller knows that the device has
-  /// come that far. Throws if the process exits before.
+  /// Blocks until all steps added so far have run. Precondition: the device has reached them.
+  /// Throws if the process exits first.
   void wait() const;
   /// Wakes the thread when the stream has done the work that it was given before.
   static cudaError_t wake_behind(cudaStream_t stream);

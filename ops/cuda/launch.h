@@ -93,8 +93,8 @@ struct alignas(sizeof(T) * N) Pack {
 template <class T>
 inline constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
 
-/// What shared memory for T is declared as: its elements begin without a value, so it takes no type
-/// that has one of its own.
+/// The element type of shared memory for T: a type without default initialisers, since CUDA accepts
+/// no others there.
 template <class T>
 using Unset = std::conditional_t<sizeof(T) == sizeof(std::uint16_t), std::uint16_t, T>;
 

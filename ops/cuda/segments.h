@@ -5,8 +5,8 @@
 
 namespace troupe::cuda {
 
-/// What one launch does to several arrays: each has blocks, or tiles of work, of its own, which
-/// follow those of the array before.
+/// Several arrays that one launch processes. Each has its own consecutive range of blocks, or of
+/// tiles of work.
 template <class Item>
 struct Segments {
   struct One {

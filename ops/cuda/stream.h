@@ -17,8 +17,8 @@ class Event;
 /// are sticky: after one, every fence ends with it.
 std::shared_ptr<DeviceStream> open_stream(Device device);
 
-/// The stream of CUDA's that a kernel gives its work to. Throws Error{internal} for one that was
-/// not opened.
+/// The CUDA stream on which a kernel is about to enqueue work. Throws Error{internal} for one that
+/// was not opened.
 cudaStream_t native(const Stream& stream);
 
 /// Throws Error{unsupported} while the stream captures a graph, of which `what` cannot be a part.
@@ -38,10 +38,10 @@ class NoCapture {
   NoCapture& operator=(const NoCapture&) = delete;
 };
 
-/// Adds a step of the host behind the work that the stream was given so far, which the step itself
-/// finds done. The fences that are recorded from now on end after it, as do those of streams that
-/// wait for their results; kernels do not wait for it. It runs with the next fence, or earlier
-/// where `wakes`, the step's own event, is to wake the host.
+/// Adds a host step, which runs when the work enqueued on the stream so far is done. Fences
+/// recorded from now on end after the step, as do those of streams that wait for their results;
+/// kernels do not wait for it. It runs with the next fence, or earlier if `wakes`, the step's own
+/// event, is given: its completion then wakes the host.
 void add_host_step(const Stream& stream, const std::shared_ptr<HostStep>& step,
                    const Event* wakes = nullptr);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the primitives check and arrange before a kernel runs, so that no backend has to.
+// What the primitives check and arrange before a kernel runs.
 
 #include <string_view>
 

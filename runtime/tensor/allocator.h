@@ -21,7 +21,7 @@ struct AllocatorCounters {
 struct DeviceMemory {
   /// If memory is out: returns null, or throws OutOfMemory with the free bytes.
   std::function<void*(std::size_t bytes)> allocate;
-  /// Called when no work on the device uses the block.
+  /// Waits, if work on the device may still use the block.
   std::function<void(void* block, std::size_t bytes)> release;
 };
 

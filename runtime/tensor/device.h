@@ -22,7 +22,7 @@ struct Device {
 std::string to_string(Device device);  ///< "cpu", "cuda:0"
 
 /// Where a kernel runs; an argument of every kernel. Each action of an actor may run on another
-/// thread, so kernels use no thread-local state.
+/// thread, so results depend on no thread-local state.
 struct Stream {
   Device device;
   int threads = 1;                 ///< intra-op width on the CPU; results do not depend on it
