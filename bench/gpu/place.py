@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from processes import finished
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Of CUDA, which is too large to be carried: the machine has them, from a toolkit or from PyTorch.
 CUDA_LIBRARIES = ("libcudart", "libcublasLt", "libcudnn", "libnvrtc")
@@ -85,9 +87,8 @@ class Place:
         # As ldd does, but it asks the machine's own loader; --list ends at the first missing one.
         traced = {"LD_TRACE_LOADED_OBJECTS": "1"} if self.loader else {}
         try:
-            made = subprocess.run([*map(str, self.loader or ["ldd"]), str(self.library)],
-                                  env={**self.environment, **traced},
-                                  capture_output=True, text=True, timeout=60)
+            made = finished([*(self.loader or ["ldd"]), self.library], 60,
+                            env={**self.environment, **traced})
         except (OSError, subprocess.TimeoutExpired):
             return {}
         found = re.findall(r"^\s*(\S+) => (/\S+|not found)", made.stdout + made.stderr, re.M)
@@ -110,8 +111,7 @@ class Place:
 
     def answers(self, command):
         try:
-            return subprocess.run([str(part) for part in command], env=self.environment,
-                                  capture_output=True, timeout=60).returncode == 0
+            return finished(command, 60, env=self.environment).returncode == 0
         except (OSError, subprocess.TimeoutExpired):
             return False
 

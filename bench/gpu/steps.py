@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 import comparison
-from processes import started
+from processes import finished, started
 from results import NotRun, Refused
 from rows import PAIRS, PRECISIONS, ROWS, TINY
 from trainings import Trainings, last_words, synthetic, used_gpu
@@ -63,12 +63,12 @@ class Call:
         return code, log.read_text(errors="replace")
 
 
-def optional(command, seconds=30):
+def optional(command, seconds=30, **options):
     """The output of a command that may be missing."""
     if not shutil.which(command[0]):
         return f"{command[0]} is not there"
     try:
-        made = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+        made = finished(command, seconds, **options)
     except subprocess.TimeoutExpired:
         return f"{Path(command[0]).name} did not answer in {seconds} s"
     return made.stdout.strip() or last_words(made.stderr)
@@ -212,14 +212,12 @@ def resumption(call):
         whole, killed = Path(folder) / "whole", Path(folder) / "killed"
         trainings.command(*words, whole)
         rows.append({"run": "undisturbed", "digest": trainings.digest(whole)[:16]})
-        with subprocess.Popen(call.place.command(call.place.troupe, *words, killed), env=call.place.environment,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with started(call.place.command(call.place.troupe, *words, killed), env=call.place.environment,
+                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             while process.poll() is None and not list(killed.glob("checkpoints/step_*")):
                 if time.monotonic() > call.deadline:
-                    process.kill()
                     raise subprocess.TimeoutExpired(process.args, call.left())
                 time.sleep(0.005)
-            process.kill()
         if process.returncode == 0:
             raise NotRun("the run ended before it could be killed")
         trainings.command(*words, killed, "--restart", "auto")

@@ -1,5 +1,6 @@
 """Runs of `troupe train`, and what they leave behind."""
 
+import contextlib
 import csv
 import functools
 import os
@@ -13,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+from processes import finished, started
 from results import NotRun, Refused
 
 
@@ -44,8 +46,8 @@ class Trainings:
 
     def command(self, *words, check=True):
         """Standard output of `troupe` with these words."""
-        made = subprocess.run(self.place.command(self.place.troupe, *words), text=True,
-                              capture_output=True, env=self.place.environment, timeout=self.left())
+        made = finished(self.place.command(self.place.troupe, *words), self.left(),
+                        env=self.place.environment)
         if check and (made.returncode == 2 or "has no kernels" in made.stderr):
             raise Refused(last_words(made.stderr).replace("troupe: error: ", ""))
         if check and "no GPU can be used" in made.stderr:
@@ -117,8 +119,7 @@ def used_gpu():
     """nvidia-smi's words for CUDA's first device, which both sides use; it counts in another order
     and knows no CUDA_VISIBLE_DEVICES. No words if nobody can tell."""
     try:
-        made = subprocess.run([sys.executable, "-c", PRINT_BUS_ID], capture_output=True, text=True,
-                              timeout=60)
+        made = finished([sys.executable, "-c", PRINT_BUS_ID], 60)
     except (OSError, subprocess.TimeoutExpired):
         return []
     return ["-i", made.stdout.strip()] if made.returncode == 0 else []
@@ -132,13 +133,14 @@ class Watch:
 
     def __init__(self, off):
         self.lines = []
-        self.process = None
+        self.reader = None
+        self.running = contextlib.ExitStack()
         if off or not shutil.which("nvidia-smi"):
             return
-        self.process = subprocess.Popen(
+        self.process = self.running.enter_context(started(
             ["nvidia-smi", *used_gpu(), f"--query-gpu={','.join(self.FIELDS)}",
              "--format=csv,noheader,nounits", "-lms", "200"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -150,9 +152,8 @@ class Watch:
         return self
 
     def __exit__(self, *_):
-        if self.process:
-            self.process.terminate()
-            self.process.wait()
+        self.running.close()
+        if self.reader:
             self.reader.join(timeout=5)
 
     def seen(self):

@@ -247,6 +247,20 @@ print(alive()))"),
             "False\n");
 }
 
+// The program that is started holds the pipe, at whose end the outer one waits.
+TEST_F(FirstLight, IsOutlivedByNoProgramThatItHasStarted) {
+  EXPECT_EQ(said(R"(
+import subprocess, sys
+killed = """
+import os, signal
+from processes import started
+with started(["sleep", "600"]):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+print(subprocess.run([sys.executable, "-c", killed], stdout=subprocess.PIPE, timeout=60).returncode))"),
+            "-9\n");
+}
+
 // A folder is named to the loader only for what it does not find by itself.
 TEST_F(FirstLight, TakesTheLibrariesThatTheLoaderFinds) {
   for (const char* folder : {"bin", "b/bin", "b/lib/troupe", "conda/lib"})
