@@ -14,8 +14,10 @@ from rows import PRECISIONS, TOLERANCES
 from trainings import Failed, Watch, last_words, synthetic
 
 PEER = Path(__file__).resolve().parent / "peer.py"
-CHECKED_BATCH = 32
-LR = ["train.lr=0.001", "train.momentum=0.9", "train.weight_decay=0"]  # as peer.py
+# In the steps of the check, which repeat one batch, the losses of the rows fall by 45% to 90%.
+CHECKED_BATCH, CHECKED_STEPS, CHECKED_LR = 32, 5, 0.02
+SGD = ["train.momentum=0.9", "train.weight_decay=0"]  # as peer.py
+LR = ["train.lr=0.001", *SGD]
 
 
 def ask_peer(call, work, precision, mode, share, **more):
@@ -53,23 +55,27 @@ def write_samples(folder, work, count):
 
 
 def check_losses(call, row, work):
-    """Both train the same few batches from the same weights; how far their losses are apart."""
-    batch, steps = min(work.batch, CHECKED_BATCH), work.checked_steps
+    """Both train one batch for some steps from the same weights; how far their losses are apart."""
+    batch = min(work.batch, CHECKED_BATCH)
     with tempfile.TemporaryDirectory() as folder:
-        write_samples(folder, work, steps * batch)
-        theirs = ask_peer(call, work, row.precision, "eager", 1 / 3, batch=batch, steps=steps,
-                          losses=folder)["losses"]
+        write_samples(folder, work, batch)
+        theirs = ask_peer(call, work, row.precision, "eager", 1 / 3, batch=batch,
+                          steps=CHECKED_STEPS, lr=CHECKED_LR, losses=folder)["losses"]
         form = [option for option in synthetic(work) if option.startswith(("data.mean", "data.std"))]
         ours = call.trainings().train(
-            [*work.options, "data.name=npy", f"data.path={folder}", "data.shuffle=false", *form, *LR,
-             *PRECISIONS[row.precision], f"train.batch_size={batch}", "train.micro_batches=1",
-             f"model.classes={work.classes}", *dropout_of(work, 0)], steps)
-    far = [abs(a["loss"] - b) / abs(b) for a, b in zip(ours, theirs)]
+            [*work.options, "data.name=npy", f"data.path={folder}", "data.shuffle=false", *form, *SGD,
+             f"train.lr={CHECKED_LR}", *PRECISIONS[row.precision], f"train.batch_size={batch}",
+             "train.micro_batches=1", f"model.classes={work.classes}", *dropout_of(work, 0)], CHECKED_STEPS)
+    ours = [step["loss"] for step in ours]
+    far = [abs(a - b) / abs(b) for a, b in zip(ours, theirs)]
     first, most = TOLERANCES[row.precision]
-    found = f"the first loss is within {far[0]:.1e} of PyTorch's, {len(far)} losses within {max(far):.1e}"
-    if not far[0] <= first or not all(one <= most for one in far):  # nor NaN
-        raise Failed(f"wrong result, so not timed: {found}: {[round(step['loss'], 5) for step in ours[:4]]}"
-                     f" and {[round(loss, 5) for loss in theirs[:4]]}")
+    farthest = next(filter(math.isnan, far), max(far))
+    found = f"the first loss is within {far[0]:.1e} of PyTorch's, {len(far)} losses within {farthest:.1e}"
+    if not (far[0] <= first and farthest <= most):  # nor NaN
+        raise Failed(f"wrong result, so not timed: {found}: {[round(loss, 5) for loss in ours]}"
+                     f" and {[round(loss, 5) for loss in theirs]}")
+    if not ours[-1] <= 0.9 * ours[0]:
+        raise Failed(f"not timed: the losses do not fall, so agreement proves nothing: {ours}")
     return {"who": "check", "note": found}
 
 

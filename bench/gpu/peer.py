@@ -3,12 +3,12 @@
     peer.py REQUEST      a JSON object; prints one JSON object
 
 A request names `model`, `shape`, `classes`, `batch`, `precision`, `mode` (eager, compile), `device`
-and what is wanted: `losses`: a folder with x_train.npy and y_train.npy, whose batches are taken in
-order, for so many `steps`; or `seconds`: how long to measure training steps, twice. First, samples
-lie on the device and are gathered, flipped, cropped and normalised there in each step, each on its
-own, so that no loader holds PyTorch back; then each step has the same prepared batch. The larger
-rate counts. Autocast, SGD in one kernel, and channels_last where tensor cores compute (else NCHW,
-which is faster there).
+and what is wanted: `losses`: a folder with x_train.npy and y_train.npy, one batch that is trained
+for so many `steps` at the rate `lr`; or `seconds`: how long to measure training steps, twice.
+First, samples lie on the device and are gathered, flipped, cropped and normalised there in each
+step, each on its own, so that no loader holds PyTorch back; then each step has the same prepared
+batch. The larger rate counts. Autocast, SGD in one kernel, and channels_last where tensor cores
+compute (else NCHW, which is faster there).
 """
 
 import json
@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests" /
 from golden_models import ConvBlock, MnistCnn, WideResNet, initialise  # noqa: E402
 
 MEAN, STD, PADDING = 0.5, 0.25, 4
-LR, MOMENTUM = 0.001, 0.9
+MOMENTUM = 0.9
 
 
 def layout(request):
@@ -59,7 +59,7 @@ class Trainer:
         self.forward = torch.compile(self.model) if request["mode"] == "compile" else self.model
         self.type = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(request["precision"])
         self.scaler = torch.amp.GradScaler(self.device, enabled=self.type is torch.float16)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=LR, momentum=MOMENTUM,
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=request["lr"], momentum=MOMENTUM,
                                          fused=self.device == "cuda")
 
     def step(self, images, classes):
@@ -80,15 +80,10 @@ def normalised(pixels, memory_format):
 
 def losses(request):
     trainer = Trainer(request)
-    folder, n = Path(request["losses"]), request["batch"]
-    pixels, classes = np.load(folder / "x_train.npy"), np.load(folder / "y_train.npy")
-    found = []
-    for step in range(request["steps"]):
-        part = slice(step * n, (step + 1) * n)
-        x = normalised(torch.from_numpy(pixels[part]).to(trainer.device), layout(request))
-        y = torch.from_numpy(classes[part].astype(np.int64)).to(trainer.device)
-        found.append(trainer.step(x, y))
-    return {"losses": [loss.item() for loss in found]}
+    pixels, classes = (torch.from_numpy(np.load(Path(request["losses"]) / name)).to(trainer.device)
+                       for name in ("x_train.npy", "y_train.npy"))
+    x = normalised(pixels, layout(request))
+    return {"losses": [trainer.step(x, classes).item() for _ in range(request["steps"])]}
 
 
 class Samples:
@@ -187,7 +182,7 @@ def rate(request, warm=10):
 
 
 def main():
-    request = {"dropout": 0.0, "device": "cuda", **json.loads(sys.argv[1])}
+    request = {"dropout": 0.0, "device": "cuda", "lr": 0.001, **json.loads(sys.argv[1])}
     if request["device"] == "cuda" and not torch.cuda.is_available():
         print(json.dumps({"missing": f"PyTorch {torch.__version__} sees no GPU"}))
         return

@@ -18,7 +18,6 @@ class Work:
     micro_batches: int = 1
     parallel: tuple = ()  # KEY=VALUE
     parts: int = 1  # stages and replicas
-    checked_steps: int = 20  # whose losses are compared; the deeper, the sooner rounding is amplified
 
     def widths(self):
         """Of a wide ResNet."""
@@ -45,7 +44,7 @@ TOLERANCES = {"32-true": (1e-4, 1e-2), "tf32": (2e-3, 2e-2), "bf16-mixed": (1e-2
 WIDE = Work("wide_resnet", ("model.name=wide_resnet", "model.widths=[16,160,320,640]"),
             (3, 32, 32), 100, 256, ("flip", "crop"))
 RESNET18 = Work("resnet18", ("model.name=resnet18",), (3, 224, 224), 1000, 256, ("flip",),
-                samples=2_560, checked_steps=5)
+                samples=2_560)
 MNIST = Work("mnist_cnn", ("model.name=mnist_cnn",), (1, 28, 28), 10, 128)
 # Small enough for the emulator, where seconds stand for milliseconds.
 TINY = Work("wide_resnet", ("model.name=wide_resnet", "model.widths=[2,2,2,2]"), (3, 28, 28), 4, 2,
