@@ -118,9 +118,14 @@ def tests(pattern, tiny):
             found["summary"] += f", {len(skipped)} skipped"
         if code != 0 and not failed:
             how = "was killed at its time limit" if code is None else f"ended with {code}"
-            found["failed"] = running[-1:]
+            found["failed"] = running[-1:] or ["no test ran"]
             found["summary"] += f"; it {how} in {running[-1] if running else 'its start'}"
             found["details"].append(last_words(output, 12))
+        elif not passed and not failed:
+            if skipped:
+                found.update(status="not run", why=f"all {len(skipped)} tests were skipped: {skipped[0][0]}")
+            else:
+                found.update(failed=["no test ran"], summary="no test ran")
         return found
     return run
 

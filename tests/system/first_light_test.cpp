@@ -127,6 +127,56 @@ print(found["pipelines"][0]))"),
       "True\n['CudaGraph.', 'CudaPipeline.', 'CudaResident.', 'MicroBatches/CudaGraphBound.']\n");
 }
 
+TEST_F(FirstLight, TakesNoStepWithoutATestAsPassed) {
+  EXPECT_EQ(said(R"(
+from types import SimpleNamespace
+import steps
+place = SimpleNamespace(emulator=False, loader=[], tests="tests", command=lambda *words: words)
+skipped = "test.cpp:7: Skipped\nno cuDNN\n\n[  SKIPPED ] A.B (0 ms)\n"
+ran = "[       OK ] A.C (1 ms)\n"
+for code, output in ((0, ""), (0, skipped), (0, skipped + ran), (127, "no such library\n")):
+    found = steps.tests("*", "*")(SimpleNamespace(place=place, run=lambda command: (code, output)))
+    status = "failed" if found["failed"] else found.get("status", "passed")
+    print(status, found.get("why", found["summary"]), sep=": "))"),
+            "failed: no test ran\n"
+            "not run: all 1 tests were skipped: no cuDNN\n"
+            "passed: 1 passed, 0 failed, 1 skipped\n"
+            "failed: 0 passed, 0 failed; it ended with 127 in its start\n");
+}
+
+TEST_F(FirstLight, TimesNoRowWhoseLossesAreWrongOrDoNotFall) {
+  EXPECT_EQ(said(R"(
+from types import SimpleNamespace
+import comparison, rows, trainings
+comparison.write_samples = lambda *words: None
+def ask_peer(*words, lr, steps, **more):
+    call.asked = (f"train.lr={lr}", steps)
+    return {"losses": theirs}
+def train(options, steps):
+    assert call.asked[0] in options and call.asked[1] == steps
+    return [{"loss": loss} for loss in ours]
+comparison.ask_peer = ask_peer
+call = SimpleNamespace(trainings=lambda: SimpleNamespace(train=train))
+falling = [4.0, 3.0, 2.0]
+for ours, theirs in ((falling, falling), ([4.1, 3.0, 2.0], falling), ([4.0, 3.0, 2.2], falling),
+                     ([4.0, float("nan"), 2.0], falling), (falling, [float("nan")] * 3),
+                     ([4.0, 3.9, 3.7], [4.0, 3.9, 3.7])):
+    try:
+        print(comparison.check_losses(call, rows.ROWS[0], rows.ROWS[0].work)["note"])
+    except trainings.Failed as error:
+        print(str(error).partition(": [")[0]))"),
+            "the first loss is within 0.0e+00 of PyTorch's, 3 losses within 0.0e+00\n"
+            "wrong result, so not timed: the first loss is within 2.5e-02 of PyTorch's, "
+            "3 losses within 2.5e-02\n"
+            "wrong result, so not timed: the first loss is within 0.0e+00 of PyTorch's, "
+            "3 losses within 1.0e-01\n"
+            "wrong result, so not timed: the first loss is within 0.0e+00 of PyTorch's, "
+            "3 losses within nan\n"
+            "wrong result, so not timed: the first loss is within nan of PyTorch's, "
+            "3 losses within nan\n"
+            "not timed: the losses do not fall, so agreement proves nothing\n");
+}
+
 // Readings of Troupe and of one mode of PyTorch are kept where the other mode is too slow.
 TEST_F(FirstLight, KeepsReadingsOfARowThatIsCut) {
   EXPECT_EQ(said(R"(
