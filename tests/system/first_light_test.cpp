@@ -82,7 +82,7 @@ TEST_F(FirstLight, GoesOnAfterTheStepsThatHaveRun) {
   const Outcome first = python("first_light", {"--emulator", "found", "--steps", "device"});
   ASSERT_EQ(first.exit_code, 0) << first.out << first.error;
   const Outcome second =
-      python("first_light", {"--emulator", "--resume", "found", "--steps", "device", "sanitizer"});
+      python("first_light", {"--emulator", "--resume", "--steps", "device,sanitizer", "found"});
   ASSERT_EQ(second.exit_code, 0) << second.out << second.error;
   EXPECT_THAT(second.out, AllOf(HasSubstr("sanitizer: not run"), Not(HasSubstr("device: "))));
   EXPECT_THAT(text("results.md"), AllOf(HasSubstr("| device |"), HasSubstr("| sanitizer |")));
