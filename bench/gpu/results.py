@@ -1,6 +1,7 @@
 """What was found, written after every step as results.json and results.md, so that a run that is
 killed loses the step that it was in."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -68,11 +69,17 @@ class Results:
     def write(path, text):
         """Whole or not at all."""
         part = path.with_suffix(".part")
-        part.write_text(text)
-        os.replace(part, path)
+        try:
+            part.write_text(text)
+            os.replace(part, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            sys.exit(f"first_light: error: {path}: {error.strerror}; make room and use --resume")
 
     def markdown(self):
-        lines = ["# First light", "", *([self.note, ""] if self.note else []), "| step | result | seconds | what was found |", "|---|---|---|---|"]
+        lines = ["# First light", "", *([self.note, ""] if self.note else []),
+                 "| step | result | seconds | what was found |", "|---|---|---|---|"]
         for name, step in self.steps.items():
             summary = step.get("why") or step.get("summary", "")
             lines.append(f"| {name} | {MARKS[step['status']]} | {step['seconds']} | {cell(summary)} |")
