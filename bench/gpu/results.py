@@ -2,6 +2,7 @@
 killed loses the step that it was in."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -21,14 +22,17 @@ class Refused(Exception):
 
 
 class Results:
-    def __init__(self, folder, resume, note=""):
+    def __init__(self, folder, resume, measured_with, note=""):
         self.folder = Path(folder)
+        self.measured_with = measured_with
         self.note = note
+        self.steps = {}
         self.path = self.folder / "results.json"
         try:
             (self.folder / "logs").mkdir(parents=True, exist_ok=True)
             self.lock()
-            self.steps = self.read() if resume and self.path.exists() else {}
+            if resume and self.path.exists() or self.path.is_dir():
+                self.read()
         except OSError as error:
             sys.exit(f"first_light: error: {error.filename}: {error.strerror}")
 
@@ -45,12 +49,18 @@ class Results:
     def read(self):
         """The steps of an earlier call."""
         try:
-            steps = json.loads(self.path.read_text())["steps"]
-            if all(step["status"] in MARKS and "seconds" in step for step in steps.values()):
-                return steps
-        except (ValueError, KeyError, TypeError, AttributeError):
-            pass
-        sys.exit(f"first_light: error: {self.path} is damaged; name another folder, or leave --resume out")
+            found = json.loads(self.path.read_text())
+            if "steps" in found and "measured_with" not in found:
+                sys.exit(f"first_light: error: {self.path} is of another version; name another folder")
+            earlier, self.steps = found["measured_with"], found["steps"]
+            self.markdown()  # what it cannot show is damaged
+            pairs = {name: (earlier.get(name), here) for name, here in self.measured_with.items()}
+        except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError):
+            sys.exit(f"first_light: error: {self.path} is damaged; name another folder")
+        for name, (there, here) in pairs.items():
+            if there != here:
+                sys.exit(f"first_light: error: {self.path} was measured with another {name}: {there}; "
+                         f"here it is {here}; name another folder")
 
     def log(self, name):
         return self.folder / "logs" / f"{name}.log"
@@ -62,7 +72,8 @@ class Results:
     def add(self, name, status, seconds, found):
         self.steps[name] = {"status": status, "seconds": round(seconds, 1),
                             "date": time.strftime("%Y-%m-%d %H:%M:%S"), **found}
-        self.write(self.path, json.dumps({"note": self.note, "steps": self.steps}, indent=1) + "\n")
+        self.write(self.path, json.dumps({"note": self.note, "measured_with": self.measured_with,
+                                          "steps": self.steps}, indent=1) + "\n")
         self.write(self.folder / "results.md", self.markdown())
 
     @staticmethod
@@ -75,10 +86,13 @@ class Results:
         except OSError as error:
             with contextlib.suppress(OSError):
                 part.unlink()
-            sys.exit(f"first_light: error: {path}: {error.strerror}; make room and use --resume")
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            sys.exit(f"first_light: error: {path}: {error.strerror}; "
+                     f"{'make room and use --resume' if full else 'name another folder'}")
 
     def markdown(self):
         lines = ["# First light", "", *([self.note, ""] if self.note else []),
+                 *(f"- {name}: {cell(value)}" for name, value in self.measured_with.items()), "",
                  "| step | result | seconds | what was found |", "|---|---|---|---|"]
         for name, step in self.steps.items():
             summary = step.get("why") or step.get("summary", "")

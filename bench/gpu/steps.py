@@ -1,6 +1,7 @@
 """The steps of first_light, the most valuable first. Each returns what it found: `summary`, and
 `table` or `details`; it raises NotRun, Refused or Failed."""
 
+import hashlib
 import math
 import re
 import shutil
@@ -72,6 +73,16 @@ def optional(command, seconds=30, **options):
     except subprocess.TimeoutExpired:
         return f"{Path(command[0]).name} did not answer in {seconds} s"
     return made.stdout.strip() or last_words(made.stderr)
+
+
+def measured_with(place):
+    """What all results of a folder have in common."""
+    version = optional(place.command(place.troupe, "--version"), 60, env=place.environment)
+    return {"device": "the emulator" if place.emulator else optional(
+                ["nvidia-smi", *used_gpu(), "--query-gpu=name", "--format=csv,noheader"]),
+            "version": "; ".join(version.splitlines()),
+            **{f"SHA-256 of {part}": hashlib.sha256(path.read_bytes()).hexdigest()
+               for part, path in (("troupe", place.troupe), ("the library", place.library))}}
 
 
 def device(call):

@@ -85,7 +85,34 @@ TEST_F(FirstLight, GoesOnAfterTheStepsThatHaveRun) {
       python("first_light", {"--emulator", "--resume", "--steps", "device,sanitizer", "found"});
   ASSERT_EQ(second.exit_code, 0) << second.out << second.error;
   EXPECT_THAT(second.out, AllOf(HasSubstr("sanitizer: not run"), Not(HasSubstr("device: "))));
-  EXPECT_THAT(text("results.md"), AllOf(HasSubstr("| device |"), HasSubstr("| sanitizer |")));
+  EXPECT_THAT(text("results.md"), AllOf(HasSubstr("- device: the emulator"),
+                                        HasSubstr("| device |"), HasSubstr("| sanitizer |")));
+
+  std::string other = text("results.json");
+  const std::string emulator = R"("the emulator")";
+  other.replace(other.find(emulator), emulator.size(), R"("NVIDIA H100")");
+  std::ofstream(root_ / "found/results.json") << other;
+  const Outcome third = python("first_light", {"--emulator", "--resume", "found"});
+  EXPECT_EQ(third.exit_code, 1);
+  EXPECT_THAT(third.error, HasSubstr("measured with another device: NVIDIA H100; "
+                                     "here it is the emulator; name another folder"));
+}
+
+TEST_F(FirstLight, NamesTheStepsAndRowsThatThereAre) {
+  const Outcome steps = python("first_light", {"--emulator", "--steps", "device,odd", "found"});
+  EXPECT_EQ(steps.exit_code, 2);
+  EXPECT_THAT(steps.error, HasSubstr("no step 'odd'; the steps are device, contract"));
+  const Outcome rows = python("predict", {"wide_f32", "odd"});
+  EXPECT_EQ(rows.exit_code, 2);
+  EXPECT_THAT(rows.error, HasSubstr("no row 'odd'; the rows are wide_bf16, wide_tf32"));
+}
+
+TEST_F(FirstLight, SaysThatItCannotWriteResults) {
+  fs::create_directories(root_ / "found/results.part");
+  const Outcome outcome = python("first_light", {"--emulator", "found", "--steps", "sanitizer"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("sanitizer: not run"));
+  EXPECT_THAT(outcome.error, HasSubstr("error: found/results.json: Is a directory; name another"));
 }
 
 TEST_F(FirstLight, SaysThatTimeIsUp) {
@@ -275,7 +302,7 @@ loader.exec_module(module)
 found = {"summary": "", "failed": ["racecheck"], "status": "passed"}
 status, found = module.run(SimpleNamespace(run=lambda call: found), None)
 with tempfile.TemporaryDirectory() as folder:
-    kept = results.Results(Path(folder), False, "")
+    kept = results.Results(Path(folder), False, {})
     kept.add("sanitizer", status, 1, found)
     print(kept.steps["sanitizer"]["status"]))"),
             "failed\n");
@@ -350,13 +377,22 @@ TEST_F(FirstLight, RefusesAFolderThatItCannotUse) {
   EXPECT_EQ(file.exit_code, 1);
   EXPECT_THAT(file.error, HasSubstr("first_light: error: file"));
   fs::create_directory(root_ / "found");
-  for (const char* damaged : {"{", "[]", R"({"steps": {"device": {}}})",
-                              R"({"steps": {"device": {"status": "odd", "seconds": 1}}})"}) {
-    std::ofstream(root_ / "found" / "results.json") << damaged;
+  const auto expect_damaged = [&] {
     const Outcome outcome = python("first_light", {"--emulator", "--resume", "found"});
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_THAT(outcome.error, HasSubstr("results.json is damaged; name another folder"));
+  };
+  const std::string begin = R"({"measured_with": {}, "steps": {"device": {)";
+  for (const std::string& damaged :
+       {std::string("{"), std::string("[]"), begin + "}}}",
+        begin + R"("status": "odd", "seconds": 1}}})",
+        begin + R"("status": "passed", "seconds": 1, "table": 5}}})"}) {
+    std::ofstream(root_ / "found" / "results.json") << damaged;
+    expect_damaged();
   }
+  fs::remove(root_ / "found/results.json");
+  fs::create_directory(root_ / "found/results.json");
+  expect_damaged();
 }
 
 TEST_F(FirstLight, RefusesAFolderThatAnotherOneUses) {
