@@ -23,9 +23,11 @@ struct Places {
   bool is_fetched;                           // else in dataset_folder, where there is no path
   std::vector<std::string_view> subfolders;  // of the folder
   const char* remedy;                        // for missing files; {}: how to fetch them
+  const char* remedy_of_path = remedy;       // the same where there is a path
 
   std::string remedy_for(const fs::path& given) const {
-    return fmt::format(fmt::runtime(remedy), fetch_into(name, given));
+    return fmt::format(fmt::runtime(given.empty() ? remedy : remedy_of_path),
+                       fetch_into(name, given));
   }
 };
 
@@ -35,7 +37,9 @@ const Places fashion_mnist{
     true,
     {"", "FashionMNIST/raw", "raw"},
     "run apt-get install dataset-fashion-mnist or {}, or set `Dataset::path` to the folder of the "
-    "four files"};
+    "four files",
+    "run {}, set `Dataset::path` to the folder of the four files, or run apt-get install "
+    "dataset-fashion-mnist and leave `Dataset::path` empty"};
 const Places mnist{
     Mnist::name,
     "",

@@ -251,6 +251,23 @@ TEST_F(IdxFiles, NamesAMissingFileAndThePackageThatHasIt) {
   EXPECT_THAT(error.remedy(), HasSubstr("apt-get install dataset-fashion-mnist"));
 }
 
+// Debian's package cannot make a folder that the caller names.
+TEST(FashionMnistFolder, IsThatOfDebiansPackageOnlyWithoutAPath) {
+  FashionMnist data;
+  data.path = "/nonexistent";
+  const auto remedy = [&] {
+    try {
+      data.describe({});
+    } catch (const Error& error) {
+      return error.remedy();
+    }
+    return std::string("none");
+  }();
+  EXPECT_EQ(remedy,
+            "run `fetch fashion_mnist /nonexistent`, set `Dataset::path` to the folder of the four "
+            "files, or run apt-get install dataset-fashion-mnist and leave `Dataset::path` empty");
+}
+
 TEST_F(IdxFiles, RefusesCountsThatDiffer) {
   write("train-labels-idx1-ubyte", idx({19}, labels(19)));
   const Error error = failure();
