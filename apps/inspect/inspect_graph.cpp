@@ -143,10 +143,13 @@ void sort_by_module(std::vector<Row>& rows) {
       rows, {}, [&](const Row& row) { return first.at(std::string(module_of(row[0]))); });
 }
 
+constexpr const char* unread_parameter = "parameter that no operator reads";
+
 /// What a tensor of the graph is.
 std::string role_of(const graph::Graph& graph, const graph::Value& value,
                     const std::set<graph::ValueId>& read, graph::ValueId id) {
   if (value.kind == graph::Value::Kind::buffer) return "buffer";
+  if (graph.unread.contains(value.name)) return unread_parameter;
   if (!graph.lacking.empty() && !read.contains(id))
     return graph::is_for_evaluation(graph) ? "parameter" : "parameter (operator lacking)";
   return value.trainable ? "" : "frozen";
@@ -170,7 +173,8 @@ void print_parameters(const graph::Graph& graph) {
     rows.push_back({alias.name, "", "", fmt::format("is {}", alias.of)});
   for (const NamedTensor& constant : graph.constants)
     rows.push_back({constant.name, std::string(name_of(constant.tensor.dtype())),
-                    to_string(constant.tensor.shape()), "constant"});
+                    to_string(constant.tensor.shape()),
+                    graph.unread.contains(constant.name) ? unread_parameter : "constant"});
   sort_by_module(rows);
   rows.insert(rows.begin(), {"name", "dtype", "shape", ""});
   print_columns(rows);

@@ -3,6 +3,7 @@
 // make a Graph; ops/graph/model_of.h makes a Model of it.
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -165,6 +166,9 @@ struct Graph {
   TensorSource weights;
   /// Tensors of the state_dict that training does not change and no node reads as a buffer.
   std::vector<NamedTensor> constants;
+  /// Keys of parameters that no node of the file reads, not even one that was left out: a module
+  /// that the model never calls has them. They are in `constants`, or in `values` if nodes lack.
+  std::set<std::string> unread;
   /// Results may depend on constants that `values` lacks, because nodes of constants alone were
   /// computed.
   bool folds_constants = false;

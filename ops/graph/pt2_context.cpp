@@ -254,6 +254,27 @@ void Pt2Context::add_counters() {
     }
 }
 
+/// The first names of the parameters that no node of the file reads.
+std::set<std::string> Pt2Context::unread_parameters() const {
+  std::set<std::string> named, read, unread;
+  const auto add = [&](const JsonAccess& tensor) {
+    if (tensor.has("name")) named.insert(tensor.at("name").text());
+  };
+  for (const JsonAccess& node : graph_.at("nodes").items())
+    for (const JsonAccess& input : node.at("inputs").items()) {
+      const auto [kind, argument] = input.at("arg").choice();
+      if (kind == "as_tensor") add(argument);
+      if (kind == "as_tensors" || kind == "as_optional_tensors")
+        for (const JsonAccess& item : argument.items())
+          add(kind == "as_tensors" ? item : item.choice().second);
+    }
+  for (const auto& [name, entry] : entries_)
+    if (entry.kind == Entry::Kind::parameter)
+      (named.contains(name) ? read : unread).insert(canonical(*entry.tensor));
+  for (const std::string& name : read) unread.erase(name);  // tied to an unread one
+  return unread;
+}
+
 /// What the state_dict holds besides the parameters and buffers of the graph: other names of these,
 /// and tensors that no node reads or that are constants here.
 void Pt2Context::add_weights() {
@@ -267,7 +288,9 @@ void Pt2Context::add_weights() {
   std::map<std::string, Tensor> constants;  // tied ones are read once
   for (const Node& node : graph.nodes)
     if (const auto* norm = std::get_if<BatchNorm>(&node.operation)) counters.insert(norm->counter);
+  const std::set<std::string> unread = unread_parameters();
   for (const auto& [name, tensor] : file_->weights()) {
+    if (unread.contains(canonical(tensor))) graph.unread.insert(name);
     if (by_key_.contains(name) || counters.contains(name)) {
       graph.weights.tensors.push_back({name, tensor.dtype, tensor.shape});
     } else if (const std::string& of = canonical(tensor); by_key_.contains(of)) {

@@ -84,6 +84,7 @@ class Pt2Context {
   void add_input(const std::string& name);
   const std::string& canonical(const Pt2Tensor& tensor) const;
   ValueId enter(const std::string& name, bool as_buffer);
+  std::set<std::string> unread_parameters() const;
   void add_counters();
   void add_weights();
 

@@ -2,6 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "runtime/file/zip.h"
 #include "tests/unit/apps/ran.h"
 #include "tests/unit/runtime/file/support.h"
@@ -40,21 +45,25 @@ TEST(InspectModel, ShowsOperatorsOfPyTorchThatAreComposed) {
                              ContainsRegex("\nleaky_relu +[12]\n"), Not(HasSubstr("affine"))));
 }
 
-/// What inspect prints of vgg.pt2 with one text in place of another, of the same length.
-std::string inspected_with(const std::string& text, const std::string& other) {
+/// What inspect prints of vgg.pt2 with other texts in place of some.
+std::string inspected_with(const std::vector<std::pair<std::string, std::string>>& replacements) {
   const test::TemporaryFolder folder;
   const ZipArchive zip = ZipArchive::open(graphs + "vgg.pt2");
   std::vector<test::MadeMember> members;
   for (const ZipMember& member : zip.members()) {
     std::string content(zip.content(member, UINT64_MAX).text());
-    for (std::size_t at = 0; (at = content.find(text, at)) != content.npos;)
-      content.replace(at, text.size(), other);
+    for (const auto& [text, other] : replacements)
+      for (std::size_t at = 0; (at = content.find(text, at)) != content.npos; at += other.size())
+        content.replace(at, text.size(), other);
     members.push_back({.name = member.name, .content = content});
   }
   test::write_text(folder / "vgg.pt2", test::zip_of(members));
   const Ran ran = run_troupe({"inspect", (folder / "vgg.pt2").string()});
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   return ran.out;
+}
+std::string inspected_with(const std::string& text, const std::string& other) {
+  return inspected_with({{text, other}});
 }
 
 TEST(InspectModel, CountsOperatorsThatAreLackingAndTheirUses) {
@@ -99,6 +108,20 @@ TEST(InspectModel, CountsAndMarksTheParametersOfOperatorsThatAreLacking) {
       refused,
       AllOf(ContainsRegex("features\\.0\\.weight [^\n]+ parameter \\(operator lacking\\)\n"),
             ContainsRegex("classifier\\.0\\.bias [^\n]+\\] *\n")));
+}
+
+// Of a module that the model's forward never calls.
+TEST(InspectModel, TellsParametersThatNoOperatorReadsFromThoseOfMissingOperators) {
+  const std::string bias = R"({"as_tensor": {"name": "p_classifier_0_bias"}}, "kind")";
+  const std::string none = R"({"as_none": true}, "kind")";
+  for (const auto& [target, missing, mark] :
+       {std::tuple("aten.conv2d", "aten.conv2d", ""),
+        std::tuple("aten.conv2d", "aten.conv9d", "parameter \\(operator lacking\\)")}) {
+    const std::string out = inspected_with({{bias, none}, {target, missing}});
+    EXPECT_THAT(out,
+                ContainsRegex("classifier\\.0\\.bias [^\n]+ parameter that no operator reads\n"));
+    EXPECT_THAT(out, ContainsRegex(std::string("features\\.0\\.weight [^\n]+\\] *") + mark + "\n"));
+  }
 }
 
 TEST(InspectModel, ListsTensorsInTheOrderOfTheModule) {
