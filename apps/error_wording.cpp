@@ -38,9 +38,20 @@ std::string fetch_command(std::string_view setting) {
   return command;
 }
 
+/// "run ./dev build --cuda=12" for "build with CUDA 12"; empty for other settings.
+std::string build_command(std::string_view setting) {
+  constexpr std::string_view what = "build with CUDA";
+  if (!setting.starts_with(what)) return {};
+  std::string_view version = setting.substr(what.size());
+  if (version.empty()) return "run ./dev build --cuda";
+  version.remove_prefix(1);
+  return fmt::format("run ./dev build --cuda={}", version);
+}
+
 }  // namespace
 
 std::string command_name_of(std::string_view setting, const Definitions& own) {
+  if (std::string command = build_command(setting); !command.empty()) return command;
   if (const std::string command = fetch_command(setting); !command.empty()) return command;
   for (const auto& [name, flag] : flags)
     if (name == setting) return std::string(flag);

@@ -13,8 +13,8 @@ namespace troupe {
 /// What the command calls a setting that the library's errors name: the key of an options file
 /// ("train.batch_size" for `batch_size`), or a flag of a verb ("--rdzv-id" for
 /// `MemberOptions::run`), or the command that does it ("troupe fetch mnist -o data" for `fetch
-/// mnist data`). Empty for a setting that the command does not have. `own` definitions may bring
-/// settings.
+/// mnist data`, "run ./dev build --cuda" for `build with CUDA`). Empty for a setting that the
+/// command does not have. `own` definitions may bring settings.
 std::string command_name_of(std::string_view setting, const Definitions& own = {});
 
 /// The keys of the settings that an error names, in this order.

@@ -22,7 +22,7 @@ Result<Device> find_gpu();
 
 /// The error of find_gpu for a reason.
 Error no_gpu(const std::string& reason,
-             std::string remedy = "build with CUDA (docs/gpu.md), or set `device` to cpu");
+             std::string remedy = "`build with CUDA` (docs/gpu.md), or set `device` to cpu");
 
 /// For a run of so many processes: of several, a choice that is automatic takes the CPU, since no
 /// transport carries a GPU's tensors, and one that demands a GPU throws. Throws what find_gpu()

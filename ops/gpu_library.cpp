@@ -139,7 +139,7 @@ std::string fit_driver(int runtime, int driver) {
   const int serves = driver / 1000;
   return fmt::format(
       "update the driver{}{}", least,
-      serves < oldest_toolkit ? "" : fmt::format(", or build with a toolkit of CUDA {}", serves));
+      serves < oldest_toolkit ? "" : fmt::format(", or `build with CUDA {}`", serves));
 }
 
 Result<const GpuLibrary*> gpu_library() {

@@ -108,7 +108,7 @@ class GpuChecks {
     if (cuda.driver / 1000 >= cuda.runtime / 1000) return true;
     refuse(fmt::format("the driver supports CUDA up to {}, but this troupe is built with CUDA {}",
                        version_text(cuda.driver), version_text(cuda.runtime)),
-           fit_driver(cuda.runtime, cuda.driver));
+           in_words_of_the_command(fit_driver(cuda.runtime, cuda.driver)));
     return false;
   }
 

@@ -135,9 +135,8 @@ TEST(DoctorGpu, FlagsADriverThatIsTooOldForTheBuild) {
   machine.cuda->driver = 12040;
   EXPECT_EQ(found(machine, on_gpu),
             "error the driver supports CUDA up to 12.4, but this troupe is built with CUDA 13.0: 1 "
-            "GPU of "
-            "this node stays idle | update the driver to 580 or later, or build with a toolkit of "
-            "CUDA 12\n");
+            "GPU of this node stays idle | update the driver to 580 or later, or run ./dev build "
+            "--cuda=12\n");
   machine.cuda->runtime = 12080;  // any driver of a major version serves all of it
   EXPECT_THAT(found(machine, on_gpu), IsEmpty());
   machine.cuda->driver = 11080;  // no build is for CUDA 11

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "apps/options/options_table.h"
+#include "ops/devices.h"
+#include "ops/gpu_library.h"
 
 namespace troupe {
 namespace {
@@ -50,6 +52,15 @@ TEST(ErrorWording, IsACommandForADownload) {
   EXPECT_THAT(worded("fetch mnist"), testing::EndsWith(" fetch mnist"));
   EXPECT_THAT(worded("fetch mnist data"), testing::EndsWith(" fetch mnist -o data"));
   EXPECT_THAT(worded("fetch mnist my data"), testing::EndsWith(" fetch mnist -o 'my data'"));
+}
+
+TEST(ErrorWording, IsACommandForABuild) {
+  EXPECT_EQ(command_name_of("build with CUDA"), "run ./dev build --cuda");
+  EXPECT_EQ(command_name_of("build with CUDA 12"), "run ./dev build --cuda=12");
+  EXPECT_EQ(in_words_of_the_command(no_gpu("there is none")).remedy(),
+            "run ./dev build --cuda (docs/gpu.md), or set device to cpu");
+  EXPECT_EQ(in_words_of_the_command(fit_driver(13000, 12040)),
+            "update the driver to 580 or later, or run ./dev build --cuda=12");
 }
 
 /// The string literals of a source file, without its comments.
