@@ -27,6 +27,12 @@ struct Mean {
   }
 };
 
+/// "at most 3.0 of 80.0 GiB".
+std::string memory_text(double most_mib, const std::optional<double>& all_mib) {
+  if (!all_mib) return fmt::format("at most {:.1f} GiB", most_mib / 1024);
+  return fmt::format("at most {:.1f} of {:.1f} GiB", most_mib / 1024, *all_mib / 1024);
+}
+
 }  // namespace
 
 struct GpuMeter::Readings {
@@ -49,6 +55,7 @@ struct GpuMeter::Readings {
     latest = seen;
     utilisation.add(seen.utilisation_percent);
     power.add(seen.power_w);
+    if (seen.all_memory_mib) all_memory = seen.all_memory_mib;
     if (seen.memory_mib) most_memory = std::max(most_memory.value_or(0), *seen.memory_mib);
   }
 
@@ -59,7 +66,7 @@ struct GpuMeter::Readings {
   int count = 0;
   GpuUsage latest;
   Mean utilisation, power;
-  std::optional<double> most_memory;
+  std::optional<double> most_memory, all_memory;
 };
 
 GpuMeter::GpuMeter(Result<std::unique_ptr<GpuCounter>> counter, std::chrono::milliseconds period,
@@ -98,7 +105,8 @@ GpuUsage GpuMeter::latest() const {
 GpuUsage GpuMeter::summary() const {
   if (!readings_) return {};
   const std::lock_guard lock(readings_->mutex);
-  return {readings_->utilisation.mean(), readings_->most_memory, readings_->power.mean()};
+  return {readings_->utilisation.mean(), readings_->most_memory, readings_->power.mean(),
+          readings_->all_memory};
 }
 
 std::string GpuMeter::summary_line() const {
@@ -107,7 +115,9 @@ std::string GpuMeter::summary_line() const {
   std::vector<std::string> parts;
   if (seen.utilisation_percent)
     parts.push_back(fmt::format("busy {:.0f} % of the time", *seen.utilisation_percent));
-  if (seen.memory_mib) parts.push_back(fmt::format("at most {:.0f} MiB in use", *seen.memory_mib));
+  if (seen.memory_mib)
+    parts.push_back(memory_text(*seen.memory_mib, seen.all_memory_mib) +
+                    " in use (also by other processes)");
   if (seen.power_w) parts.push_back(fmt::format("{:.0f} W", *seen.power_w));
   return parts.empty() ? "GPU: the driver reports neither utilisation, memory nor power"
                        : fmt::format("GPU: {}", fmt::join(parts, ", "));

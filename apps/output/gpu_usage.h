@@ -17,6 +17,7 @@ struct GpuUsage {
   std::optional<double> utilisation_percent;  ///< of the time, that a kernel ran
   std::optional<double> memory_mib;           ///< in use, also by other processes
   std::optional<double> power_w;
+  std::optional<double> all_memory_mib = {};  ///< that the GPU has
 };
 
 /// Where readings come from. Used by one thread at a time.
@@ -49,7 +50,8 @@ class GpuMeter {
   GpuUsage latest() const;
   /// Mean utilisation and power, and the most memory, of all readings.
   GpuUsage summary() const;
-  /// "GPU: busy 87 % of the time, at most 12345 MiB in use, 412 W", or why nothing is known of it.
+  /// "GPU: busy 87 % of the time, at most 12.1 of 79.6 GiB in use (also by other processes), 412
+  /// W", or why nothing is known of it.
   std::string summary_line() const;
 
  private:

@@ -38,8 +38,10 @@ class Counter final : public GpuCounter {
     NvmlUtilization utilization;
     if (nvml_.utilization(device_, &utilization) == 0) usage.utilisation_percent = utilization.gpu;
     NvmlMemory memory;
-    if (nvml_.memory(device_, &memory) == 0)
+    if (nvml_.memory(device_, &memory) == 0) {
       usage.memory_mib = static_cast<double>(memory.used) / 0x1p20;
+      usage.all_memory_mib = static_cast<double>(memory.total) / 0x1p20;
+    }
     unsigned milliwatts = 0;
     if (nvml_.power(device_, &milliwatts) == 0) usage.power_w = 1e-3 * milliwatts;
     return usage;

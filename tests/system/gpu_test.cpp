@@ -229,7 +229,8 @@ TEST_F(Gpu, ReportsItsUseInTrainCsvAndAtTheEnd) {
   const Outcome seen = run_process(words, root_.string());
   ASSERT_EQ(seen.exit_code, 0) << seen.error;
   EXPECT_THAT(seen.out,
-              HasSubstr("\nGPU: busy 75 % of the time, at most 3072 MiB in use, 250 W\n"));
+              HasSubstr("\nGPU: busy 75 % of the time, at most 3.0 of 16.0 GiB in use (also by "
+                        "other processes), 250 W\n"));
   EXPECT_THAT(csv("seen"),
               AllOf(HasSubstr(",gpu_utilisation_percent,gpu_memory_mib,gpu_power_w,test_loss,"),
                     testing::ContainsRegex("\n1,.*,75,3072,250,")));

@@ -30,6 +30,7 @@ TEST(Nvml, ReadsTheGpuOfAPciBusId) {
   const GpuUsage seen = counter.value()->read();
   EXPECT_EQ(seen.utilisation_percent, 75);
   EXPECT_EQ(seen.memory_mib, 3 * 1024);
+  EXPECT_EQ(seen.all_memory_mib, 16 * 1024);
   EXPECT_EQ(seen.power_w, 250);
 }
 
@@ -86,7 +87,14 @@ TEST(GpuMeter, TakesReadingsByItself) {
   EXPECT_EQ(seen.memory_mib, 7000);
   EXPECT_EQ(seen.power_w, 250);
   EXPECT_EQ(meter.latest().memory_mib, 6000);
-  EXPECT_EQ(meter.summary_line(), "GPU: busy 60 % of the time, at most 7000 MiB in use, 250 W");
+  EXPECT_EQ(meter.summary_line(),
+            "GPU: busy 60 % of the time, at most 6.8 GiB in use (also by other processes), 250 W");
+}
+
+TEST(GpuMeter, SaysOfHowMuchMemoryTheUsedPartIs) {
+  const GpuMeter meter(open_nvml(bus_id, TROUPE_FAKE_NVML), std::chrono::hours(1));
+  EXPECT_THAT(meter.summary_line(),
+              HasSubstr("at most 3.0 of 16.0 GiB in use (also by other processes)"));
 }
 
 TEST(GpuMeter, TakesOneReadingBeforeItReturns) {
