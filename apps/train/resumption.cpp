@@ -126,11 +126,13 @@ std::pair<std::int64_t, std::int64_t> newest_steps(const std::filesystem::path& 
   return {newest, sound};
 }
 
+constexpr const char* begin_again = "no checkpoint was written: start the run again";
+
 /// How to resume a run from its newest checkpoint. The command that was out of memory would be
 /// again, and a resumed run keeps its batches.
 std::string resume_hint(const std::filesystem::path& output, ErrorCode failure) {
   const std::int64_t newest = newest_steps(output / "checkpoints", {}).first;
-  if (newest == 0) return "no checkpoint was written";
+  if (newest == 0) return begin_again;
   if (failure == ErrorCode::out_of_memory)
     return fmt::format(
         "with another train.batch_size, start a new run; with the other changes, resume from step "
@@ -156,7 +158,7 @@ std::string resume_hint_after_divergence(const std::filesystem::path& output,
   std::optional<std::int64_t> bad = first_diverged_step(output / "train.csv", rows);
   if (steps) bad = std::min(*steps, bad.value_or(*steps));
   const auto [newest, sound] = newest_steps(checkpoints, bad);
-  if (newest == 0) return "no checkpoint was written";
+  if (newest == 0) return begin_again;
   if (sound == 0)
     return "there is no checkpoint from before the loss diverged: start anew with this change and "
            "another folder (-o)";

@@ -44,8 +44,10 @@ Error without_kernels_for(const std::string& what) {
 /// actor would meet the same error in this process.
 Error context_lost(const std::string& what, std::string_view cause, std::string_view remedy) {
   return Error(ErrorCode::device_lost,
-               fmt::format("{}: {}; the contents of the GPU's memory are lost", what, cause),
-               fmt::format("{}; resume from the last checkpoint in a new process", remedy));
+               fmt::format("{}: {}; the contents of the GPU's memory are lost, and only a new "
+                           "process can use the GPU again",
+                           what, cause),
+               std::string(remedy));
 }
 
 }  // namespace

@@ -476,6 +476,17 @@ TEST_F(Gpu, NamesATokenThatTheEmbeddingLacksAsTheCpuDoes) {
   };
   write("x.npy", test::npy_of<std::int64_t>("<i8", "(16, 12)", tokens));
   write("y.npy", test::npy_of<std::int64_t>("<i8", "(16,)", targets));
+  const Outcome taken = failing("46", "taken");  // by another process
+  EXPECT_THAT(taken.error, AllOf(HasSubstr("see whether another process uses the GPU exclusively"),
+                                 HasSubstr("with the same command and --restart taken")));
+  const Outcome early = emulated({"CUDA_ON_CPU_FAIL_AFTER=300", "CUDA_ON_CPU_FAILURE=700"},
+                                 {"train", "small.yaml", "-o", "early"});
+  EXPECT_THAT(early.error, AllOf(HasSubstr("no checkpoint was written: start the run again"),
+                                 Not(HasSubstr("resume"))));
+  const Outcome evaluated =
+      emulated({"CUDA_ON_CPU_FAIL_AFTER=15", "CUDA_ON_CPU_FAILURE=700"}, {"eval", "fault"});
+  EXPECT_THAT(evaluated.error,
+              AllOf(HasSubstr("only a new process can use it again"), Not(HasSubstr("resume"))));
   write("tokens.yaml", "device: cuda\nmodel: {file: " TROUPE_SOURCE_DIR
                        "/tests/golden/graphs/tokens.pt2}\n"
                        "data: {name: npy, path: ., train_samples: x.npy, train_targets: y.npy, "

@@ -186,18 +186,23 @@ TEST_F(Output, ARunGoesOnWithItsOwnModelDataAndSeedOnly) {
 
 TEST_F(Output, SaysWhetherAFailedRunCanBeResumed) {
   const Error lost(ErrorCode::peer_lost, "rank 1 is lost", "go on");
-  EXPECT_THAT(with_resume_hint(lost, root_).remedy(), HasSubstr("no checkpoint was written"));
+  EXPECT_EQ(with_resume_hint(lost, root_).remedy(),
+            "no checkpoint was written: start the run again");
   const Error spent(ErrorCode::actor_failed, "stage/0 failed", "raise `RestartBudget::max`");
   EXPECT_THAT(with_resume_hint(spent, root_).remedy(),
               testing::StartsWith("raise `RestartBudget::max`; no checkpoint was written"));
   const Error lost_gpu(ErrorCode::device_lost, "a kernel failed", "report it");
-  EXPECT_EQ(with_resume_hint(lost_gpu, root_).remedy(), "report it; no checkpoint was written");
+  EXPECT_EQ(with_resume_hint(lost_gpu, root_).remedy(),
+            "report it; no checkpoint was written: start the run again");
   const Error full(ErrorCode::io, "no space", "free some");
-  EXPECT_EQ(with_resume_hint(full, root_).remedy(), "free some; no checkpoint was written");
+  EXPECT_EQ(with_resume_hint(full, root_).remedy(),
+            "free some; no checkpoint was written: start the run again");
   const Error damaged(ErrorCode::bad_file, "7.png is empty", "copy it again");
-  EXPECT_EQ(with_resume_hint(damaged, root_).remedy(), "copy it again; no checkpoint was written");
+  EXPECT_EQ(with_resume_hint(damaged, root_).remedy(),
+            "copy it again; no checkpoint was written: start the run again");
   const Error large(ErrorCode::out_of_memory, "no memory", "lower it");
-  EXPECT_EQ(with_resume_hint(large, root_).remedy(), "lower it; no checkpoint was written");
+  EXPECT_EQ(with_resume_hint(large, root_).remedy(),
+            "lower it; no checkpoint was written: start the run again");
   const Error other(ErrorCode::bad_shape, "another shape", "give this one");
   EXPECT_EQ(with_resume_hint(other, root_).remedy(), "give this one");
 }
