@@ -10,6 +10,7 @@
 
 #include "actors/partial_weights.h"
 #include "actors/weights_file.h"
+#include "apps/allocated_gpus.h"
 #include "apps/error_wording.h"
 #include "apps/options/option_changes.h"
 #include "ops/backend.h"
@@ -158,9 +159,19 @@ std::vector<std::string> device_warnings(const Options& options, const PipelineO
 std::string no_gpu_warning(const Options& options) {
   if (options.device != DeviceChoice::automatic) return {};
   const auto gpu = find_gpu();
-  if (gpu || gpu.error().code() != ErrorCode::unsupported) return {};
-  const Error worded = in_words_of_the_command(gpu.error(), options.own);
-  return fmt::format("computing on the CPU: {}; {}", worded.message(), worded.remedy());
+  if (gpu) return {};
+  return no_gpu_warning(in_words_of_the_command(gpu.error(), options.own),
+                        allocated_gpus(Environment::of_process().variables()));
+}
+
+std::string no_gpu_warning(const Error& why, int allocated) {
+  if (why.code() == ErrorCode::unsupported)
+    return fmt::format("computing on the CPU: {}; {}", why.message(), why.remedy());
+  if (allocated == 0) return {};
+  return fmt::format(
+      "computing on the CPU: this troupe is built without CUDA: {} stay{} idle; build it with "
+      "./dev build --cuda, or use CPU nodes",
+      counted(allocated, "allocated GPU"), allocated == 1 ? "s" : "");
 }
 
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {

@@ -14,8 +14,10 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline);
 std::vector<std::string> variable_warnings(const Options& options);
 
 /// A warning if the options leave the choice of the device to the run, and a GPU that this build
-/// could use cannot be used; else empty.
+/// could use cannot be used, or a job has GPUs for which it is not built; else empty.
 std::string no_gpu_warning(const Options& options);
+/// The same of the error of find_gpu() and the number of GPUs that a queue has allocated.
+std::string no_gpu_warning(const Error& why, int allocated);
 
 /// These, those of the options, and warnings about the machine and the checkpoint: more threads
 /// than cores, other kernels than those of the resumed run.

@@ -95,6 +95,17 @@ TEST(Warnings, TellThatTheCpuIsAlwaysDeterministic) {
   EXPECT_THAT(reported({"deterministic=true"}), Not(HasSubstr(words)));
 }
 
+TEST(Warnings, TellThatABuildWithoutCudaLeavesAllocatedGpusIdle) {
+  const Error without(ErrorCode::io, "no GPU can be used: this build has no CUDA");
+  EXPECT_EQ(no_gpu_warning(without, 0), "");
+  EXPECT_EQ(no_gpu_warning(without, 1),
+            "computing on the CPU: this troupe is built without CUDA: 1 allocated GPU stays idle; "
+            "build it with ./dev build --cuda, or use CPU nodes");
+  EXPECT_THAT(no_gpu_warning(without, 2), HasSubstr("2 allocated GPUs stay idle"));
+  const Error unusable(ErrorCode::unsupported, "no driver", "install it");
+  EXPECT_EQ(no_gpu_warning(unusable, 0), "computing on the CPU: no driver; install it");
+}
+
 TEST(Warnings, TellThatGradientsOfF16AreNotScaled) {
   const auto of_mode = [](const std::string& mode, DType products = DType::f16) {
     const Options options = options_with({"loss_scale.mode=" + mode});
