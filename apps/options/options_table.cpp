@@ -725,8 +725,9 @@ void add_threads(OptionFields& fields, Options& o) {
                           .synonyms = {"threads"},
                           .setting = "RunOptions::threads"}));
   fields.push_back(field("parallel.intra_op_threads", o.intra_op_threads,
-                         "threads of one kernel; auto: the cores of the process, divided by its "
-                         "actor threads, at most OMP_NUM_THREADS. Results do not depend on it",
+                         "threads of one kernel on the CPU; auto: the cores of the process, "
+                         "divided by its actor threads, at most OMP_NUM_THREADS. Results do not "
+                         "depend on it",
                          {.at_least = 1,
                           .at_most = largest_count,
                           .empty_word = "auto",

@@ -379,7 +379,8 @@ int actor_threads(const Options& options, std::uint32_t processes, int cores) {
   if (options.run.threads > 0) return options.run.threads;
   const std::int64_t all = options.stages * options.pipeline.replicas;
   const auto wanted = static_cast<int>((all + processes - 1) / processes);
-  return std::clamp(cores / std::max(1, options.intra_op_threads), 1, wanted);
+  const bool on_gpu = options.pipeline.stream.device != Device::cpu();
+  return std::clamp(on_gpu ? cores : cores / std::max(1, options.intra_op_threads), 1, wanted);
 }
 
 int intra_op_threads(const Options& options, std::uint32_t processes, int cores) {
@@ -449,18 +450,56 @@ std::string device_heading(Device device) {
   return fmt::format(", on {} ({})", to_string(device), backend(device).fingerprint());
 }
 
+bool has_tf32(Device device) { return backend(device).has_tf32(); }
+
+std::string partition_text(const std::vector<std::size_t>& partition) {
+  if (partition.size() == 1) return counted(static_cast<std::int64_t>(partition[0]), "block");
+  return fmt::format("{} blocks", fmt::join(partition, " + "));
+}
+
 namespace {
 
 /// What to try if a GPU computes without tensor cores.
 std::string precision_hint(const PipelineOptions& pipeline) {
   const Stream& stream = pipeline.stream;
   const bool in_f32 = Precision{pipeline.dtype, stream.products} == Precision{};
+  const bool may_round = has_tf32(stream.device);
   const auto tf32 = Environment::of_process().get("NVIDIA_TF32_OVERRIDE");
-  if (stream.device == Device::cpu() || !in_f32 || stream.matmul_tf32 || stream.conv_tf32 ||
-      tf32 == "1")
-    return {};
-  return fmt::format("\nf32 uses no tensor cores; for speed, try {}-r precision=bf16-mixed",
-                     tf32 == "0" ? "" : "-r conv_precision=tf32 -r matmul_precision=tf32, or ");
+  const bool rounds = may_round && (stream.matmul_tf32 || stream.conv_tf32 || tf32 == "1");
+  if (stream.device == Device::cpu() || !in_f32 || rounds) return {};
+  std::vector<std::string_view> choices;
+  if (may_round && tf32 != "0")
+    choices.emplace_back("-r conv_precision=tf32 -r matmul_precision=tf32");
+  const auto multiplies = backend(stream.device).multiplies;
+  if (multiplies(DType::bf16))
+    choices.emplace_back("-r precision=bf16-mixed");
+  else if (multiplies(DType::f16))
+    choices.emplace_back("-r precision=16-mixed");
+  if (choices.empty()) return {};
+  return fmt::format("\nf32 uses no tensor cores; for speed, try {}", fmt::join(choices, ", or "));
+}
+
+/// ", bf16-mixed", ", conv_precision tf32": what differs from f32, of the switches in use.
+std::string precision_heading(const PipelineOptions& pipeline) {
+  const Stream& stream = pipeline.stream;
+  const Precision precision{pipeline.dtype, stream.products};
+  const bool may_round = has_tf32(stream.device);
+  const bool rounds_convolutions = stream.conv_tf32 && stream.products == DType::f32;
+  return fmt::format("{}{}{}",
+                     precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)),
+                     may_round && stream.matmul_tf32 ? ", matmul_precision tf32" : "",
+                     may_round && rounds_convolutions ? ", conv_precision tf32" : "");
+}
+
+/// "2 actor threads, 4 threads per kernel"; the kernels of a GPU have none of the CPU.
+std::string threads_heading(const Options& options, const PipelineOptions& pipeline) {
+  const std::uint32_t processes = pipeline.processes;
+  return fmt::format(
+      "{}{}{}", counted(actor_threads(options, processes), "actor thread"),
+      processes > 1 ? " per process" : "",
+      pipeline.stream.device == Device::cpu()
+          ? fmt::format(", {} per kernel", counted(intra_op_threads(options, processes), "thread"))
+          : "");
 }
 
 }  // namespace
@@ -468,28 +507,21 @@ std::string precision_hint(const PipelineOptions& pipeline) {
 std::string run_heading(const Options& options, const PipelineOptions& pipeline) {
   const auto stages = static_cast<std::int64_t>(pipeline.partition.size());
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
-  const Precision precision{pipeline.dtype, pipeline.stream.products};
   const std::optional<LossScaleOptions> scale = loss_scale_options(pipeline);
-  const bool has_tf32 = backend(pipeline.stream.device).has_tf32();
   const bool has_graphs = pipeline.cuda_graphs && pipeline.stream.device != Device::cpu();
   const bool may_vary = !pipeline.stream.deterministic && pipeline.stream.device != Device::cpu();
   const std::string on_gpu = fmt::format("{}{}{}", has_graphs ? ", CUDA graphs" : "",
                                          has_resident_images(pipeline) ? ", resident images" : "",
                                          may_vary ? ", not deterministic" : "");
   return fmt::format(
-      "{}: {} blocks in {}{}, {} schedule{}{}{}{}\n"
+      "{}: {} in {}{}, {} schedule{}{}\n"
       "batches of {} in {}\n"
-      "{}{}, {} per kernel{}{}{}{}",
-      model_title(pipeline.model), fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
+      "{}{}{}{}{}",
+      model_title(pipeline.model), partition_text(pipeline.partition), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
-      precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)),
-      has_tf32 && pipeline.stream.matmul_tf32 ? ", matmul_precision tf32" : "",
-      has_tf32 && pipeline.stream.conv_tf32 ? ", conv_precision tf32" : "",
-      device_heading(pipeline.stream.device) + on_gpu, pipeline.batch_size,
-      counted(pipeline.micro_batches, "micro-batch"),
-      counted(actor_threads(options, pipeline.processes), "actor thread"),
-      pipeline.processes > 1 ? " per process" : "",
-      counted(intra_op_threads(options, pipeline.processes), "thread"),
+      precision_heading(pipeline), device_heading(pipeline.stream.device) + on_gpu,
+      pipeline.batch_size, counted(pipeline.micro_batches, "micro-batch"),
+      threads_heading(options, pipeline),
       pipeline.staleness == 0
           ? ""
           : fmt::format("\nasynchronous aggregation: gradients are applied {} later",

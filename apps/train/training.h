@@ -111,6 +111,12 @@ std::string data_heading(const Dataset& data);
 /// ", on cuda:0 (NVIDIA H100 …)", with what decides the bits there; nothing for the CPU.
 std::string device_heading(Device device);
 
+/// Whether the device can round products of f32 to TF32.
+bool has_tf32(Device device);
+
+/// "3 + 2 blocks": how many each stage has.
+std::string partition_text(const std::vector<std::size_t>& partition);
+
 /// Model, partition, batches and threads in three lines, for the top of a screen.
 std::string run_heading(const Options& options, const PipelineOptions& pipeline);
 

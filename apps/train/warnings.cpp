@@ -13,6 +13,7 @@
 #include "apps/allocated_gpus.h"
 #include "apps/error_wording.h"
 #include "apps/options/option_changes.h"
+#include "apps/options/options_table.h"
 #include "ops/backend.h"
 #include "ops/gpu_library.h"
 #include "runtime/text.h"
@@ -127,8 +128,9 @@ std::vector<std::string> uneven_batches(const PipelineOptions& pipeline) {
   return sentences;
 }
 
-/// What has no effect on the CPU, and why it computes in place of a GPU.
-std::vector<std::string> device_warnings(const Options& options, const PipelineOptions& pipeline) {
+/// A sentence for each option that has no effect on the CPU.
+std::vector<std::string> without_effect_on_cpu(const Options& options,
+                                               const PipelineOptions& pipeline) {
   std::vector<std::string> sentences;
   const auto has_no_effect = [&](std::string_view option) {
     std::string why;
@@ -137,13 +139,37 @@ std::vector<std::string> device_warnings(const Options& options, const PipelineO
     sentences.push_back(fmt::format("{} has no effect: the CPU computes{}", option, why));
   };
   if (pipeline.data.resident && !has_resident_images(pipeline)) has_no_effect("data.resident");
-  if (pipeline.stream.device == Device::cpu()) {
-    if (pipeline.stream.conv_tf32 && pipeline.stream.products == DType::f32)
-      has_no_effect("conv_precision tf32");
-    if (pipeline.stream.matmul_tf32) has_no_effect("matmul_precision tf32");
-    if (pipeline.cuda_graphs) has_no_effect("cuda_graphs");
-    if (!pipeline.stream.deterministic) has_no_effect("deterministic false");
-  }
+  if (pipeline.stream.conv_tf32 && pipeline.stream.products == DType::f32)
+    has_no_effect("conv_precision tf32");
+  if (pipeline.stream.matmul_tf32) has_no_effect("matmul_precision tf32");
+  if (pipeline.cuda_graphs) has_no_effect("cuda_graphs");
+  if (!pipeline.stream.deterministic) has_no_effect("deterministic false");
+  return sentences;
+}
+
+/// The same on a GPU.
+std::vector<std::string> without_effect_on_gpu(const Options& options,
+                                               const PipelineOptions& pipeline) {
+  std::vector<std::string> sentences;
+  const Stream& stream = pipeline.stream;
+  if (const std::string algorithm = option_text(options, "convolution");
+      !algorithm.empty() && algorithm != "auto")
+    sentences.push_back(fmt::format("convolution {} has no effect: a GPU computes", algorithm));
+  if (options.intra_op_threads > 0)
+    sentences.emplace_back("parallel.intra_op_threads has no effect: a GPU computes");
+  if (has_tf32(stream.device)) return sentences;
+  const std::string lacks = fmt::format("{} has no TF32", to_string(stream.device));
+  if (stream.conv_tf32 && stream.products == DType::f32)
+    sentences.push_back("conv_precision tf32 has no effect: " + lacks);
+  if (stream.matmul_tf32) sentences.push_back("matmul_precision tf32 has no effect: " + lacks);
+  return sentences;
+}
+
+/// What has no effect on the device, and why the CPU computes in place of a GPU.
+std::vector<std::string> device_warnings(const Options& options, const PipelineOptions& pipeline) {
+  std::vector<std::string> sentences = pipeline.stream.device == Device::cpu()
+                                           ? without_effect_on_cpu(options, pipeline)
+                                           : without_effect_on_gpu(options, pipeline);
   if (options.device == DeviceChoice::automatic && pipeline.processes > 1) {
     if (const auto library = gpu_library(); library && !library.value()->survey().gpus.empty())
       sentences.emplace_back(
@@ -151,6 +177,33 @@ std::vector<std::string> device_warnings(const Options& options, const PipelineO
   } else if (const std::string sentence = no_gpu_warning(options); !sentence.empty()) {
     sentences.push_back(sentence);
   }
+  return sentences;
+}
+
+/// Sentences for more threads than cores.
+std::vector<std::string> crowded_cores(const Options& options, const PipelineOptions& pipeline) {
+  std::vector<std::string> sentences;
+  const std::uint32_t processes = pipeline.processes;
+  const bool on_gpu = pipeline.stream.device != Device::cpu();
+  const int actors = actor_threads(options, processes);
+  const int kernel_threads = on_gpu ? 1 : intra_op_threads(options, processes);
+  const int threads = actors * kernel_threads;
+  if (threads > available_cores())
+    sentences.push_back(fmt::format(
+        "{}{} share {}; lower parallel.actor_threads{}", counted(actors, "actor thread"),
+        on_gpu ? "" : " × " + counted(kernel_threads, "intra-op thread"),
+        counted(available_cores(), "core"), on_gpu ? "" : " or parallel.intra_op_threads"));
+  if (pipeline.data.workers > std::max(available_cores(), 1))
+    sentences.push_back(fmt::format("data.workers is {}, more than the {} of this process",
+                                    pipeline.data.workers, counted(available_cores(), "core")));
+  const Environment environment = Environment::of_process();
+  const auto world = world_from_environment(environment);
+  const int neighbours = world ? world->local_size : 1;
+  const int cores = world ? node_cores(*world, environment) : available_cores();
+  if (processes > 1 && neighbours > 1 && neighbours * threads > cores)
+    sentences.push_back(fmt::format("{} processes of {} share {}; fewer processes may be as fast",
+                                    neighbours, counted(threads, "thread"),
+                                    counted(cores, "core")));
   return sentences;
 }
 
@@ -168,10 +221,9 @@ std::string no_gpu_warning(const Error& why, int allocated) {
   if (why.code() == ErrorCode::unsupported)
     return fmt::format("computing on the CPU: {}; {}", why.message(), why.remedy());
   if (allocated == 0) return {};
-  return fmt::format(
-      "computing on the CPU: this troupe is built without CUDA: {} stay{} idle; build it with "
-      "./dev build --cuda, or use CPU nodes",
-      counted(allocated, "allocated GPU"), allocated == 1 ? "s" : "");
+  return fmt::format("computing on the CPU: {}; {} stay{} idle: {}, or use CPU nodes",
+                     why.message(), counted(allocated, "allocated GPU"), allocated == 1 ? "s" : "",
+                     why.remedy());
 }
 
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
@@ -293,31 +345,12 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
           fmt::format("with train.ema_decay {}, the average after {} has {:.0f} % of the weights "
                       "after the first step",
                       options.ema_decay, counted(steps, "step"), 100 * kept));
-  const std::uint32_t processes = pipeline.processes;
-  const int kernel_threads = intra_op_threads(options, processes);
-  const int threads = actor_threads(options, processes) * kernel_threads;
-  if (threads > available_cores())
-    sentences.push_back(fmt::format(
-        "{} × {} share {}; lower parallel.actor_threads or "
-        "parallel.intra_op_threads",
-        counted(actor_threads(options, processes), "actor thread"),
-        counted(kernel_threads, "intra-op thread"), counted(available_cores(), "core")));
-  if (pipeline.data.workers > std::max(available_cores(), 1))
-    sentences.push_back(fmt::format("data.workers is {}, more than the {} of this process",
-                                    pipeline.data.workers, counted(available_cores(), "core")));
+  std::ranges::move(crowded_cores(options, pipeline), std::back_inserter(sentences));
   if (pipeline.stream.products == DType::f16 && pipeline.loss_scale.mode == LossScaling::none)
     sentences.emplace_back(
         "precision is 16-mixed without loss scaling, so small gradients become 0; to scale losses, "
         "set loss_scale.mode to auto");
   std::ranges::move(kept_loss_scale(options, start, pipeline), std::back_inserter(sentences));
-  const Environment environment = Environment::of_process();
-  const auto world = world_from_environment(environment);
-  const int neighbours = world ? world->local_size : 1;
-  const int cores = world ? node_cores(*world, environment) : available_cores();
-  if (processes > 1 && neighbours > 1 && neighbours * threads > cores)
-    sentences.push_back(fmt::format("{} processes of {} share {}; fewer processes may be as fast",
-                                    neighbours, counted(threads, "thread"),
-                                    counted(cores, "core")));
   std::ranges::move(device_warnings(options, pipeline), std::back_inserter(sentences));
   const std::string processor = backend(pipeline.stream.device).fingerprint();
   if (!start.processor.empty() && start.processor != processor)

@@ -71,7 +71,7 @@ TEST(CudaLibraryError, IsThatOfAContextThatIsLost) {
   EXPECT_EQ(error.code(), ErrorCode::device_lost);
   EXPECT_THAT(error.what(),
               AllOf(HasSubstr("multiply (cuBLASLt answered: an internal error)"),
-                    HasSubstr("cudaErrorIllegalAddress"), HasSubstr("in a new process")));
+                    HasSubstr("cudaErrorIllegalAddress"), HasSubstr("only a new process")));
 }
 
 TEST(CudaLibraryError, IsElseOneOfTheLibrary) {

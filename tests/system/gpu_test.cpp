@@ -217,6 +217,20 @@ TEST_F(Gpu, SaysWhichOptionsUseTensorCoresWhereF32DoesNot) {
         << option;
 }
 
+TEST_F(Gpu, SaysWhichOptionsHaveNoEffectOnIt) {
+  const Outcome usual = train("usual", {"-r", "parallel.intra_op_threads=auto"});
+  EXPECT_THAT(usual.out, AllOf(HasSubstr("2 actor threads\n"), Not(HasSubstr("per kernel"))));
+  EXPECT_THAT(usual.out + usual.error, Not(HasSubstr("no effect")));
+  const Outcome set =
+      train("set", {"-r", "parallel.intra_op_threads=7", "-r", "convolution=direct"});
+  EXPECT_THAT(set.out + set.error,
+              AllOf(HasSubstr("convolution direct has no effect: a GPU computes"),
+                    HasSubstr("parallel.intra_op_threads has no effect on kernels"),
+                    Not(HasSubstr("intra-op threads share")), Not(HasSubstr("per kernel"))));
+  const Outcome mixed = train("mixed", {"-r", "conv_precision=tf32", "-r", "precision=bf16-mixed"});
+  EXPECT_THAT(mixed.out, AllOf(HasSubstr(", bf16-mixed, on cuda:0"), Not(HasSubstr("tf32, on"))));
+}
+
 TEST_F(Gpu, ReportsItsUseInTrainCsvAndAtTheEnd) {
   std::vector<std::string> words{"/usr/bin/env",
                                  std::string("TROUPE_CUDA_LIBRARY=") + TROUPE_CUDA_ON_CPU,
@@ -462,6 +476,17 @@ checkpoint: {every_steps: 1}
                                   HasSubstr("look for Xid errors (dmesg, nvidia-smi -q)"),
                                   HasSubstr("--restart lost")));
   }
+  const Outcome taken = failing("46", "taken");  // by another process
+  EXPECT_THAT(taken.error, AllOf(HasSubstr("see whether another process uses the GPU exclusively"),
+                                 HasSubstr("with the same command and --restart taken")));
+  const Outcome early = emulated({"CUDA_ON_CPU_FAIL_AFTER=300", "CUDA_ON_CPU_FAILURE=700"},
+                                 {"train", "small.yaml", "-o", "early"});
+  EXPECT_THAT(early.error, AllOf(HasSubstr("no checkpoint was written: start the run again"),
+                                 Not(HasSubstr("resume"))));
+  const Outcome evaluated =
+      emulated({"CUDA_ON_CPU_FAIL_AFTER=15", "CUDA_ON_CPU_FAILURE=700"}, {"eval", "fault"});
+  EXPECT_THAT(evaluated.error,
+              AllOf(HasSubstr("only a new process can use it again"), Not(HasSubstr("resume"))));
   const Outcome resumed =
       command({"train", "small.yaml", "--restart", "fault", "-r", "train.steps=80"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.error;
@@ -476,17 +501,6 @@ TEST_F(Gpu, NamesATokenThatTheEmbeddingLacksAsTheCpuDoes) {
   };
   write("x.npy", test::npy_of<std::int64_t>("<i8", "(16, 12)", tokens));
   write("y.npy", test::npy_of<std::int64_t>("<i8", "(16,)", targets));
-  const Outcome taken = failing("46", "taken");  // by another process
-  EXPECT_THAT(taken.error, AllOf(HasSubstr("see whether another process uses the GPU exclusively"),
-                                 HasSubstr("with the same command and --restart taken")));
-  const Outcome early = emulated({"CUDA_ON_CPU_FAIL_AFTER=300", "CUDA_ON_CPU_FAILURE=700"},
-                                 {"train", "small.yaml", "-o", "early"});
-  EXPECT_THAT(early.error, AllOf(HasSubstr("no checkpoint was written: start the run again"),
-                                 Not(HasSubstr("resume"))));
-  const Outcome evaluated =
-      emulated({"CUDA_ON_CPU_FAIL_AFTER=15", "CUDA_ON_CPU_FAILURE=700"}, {"eval", "fault"});
-  EXPECT_THAT(evaluated.error,
-              AllOf(HasSubstr("only a new process can use it again"), Not(HasSubstr("resume"))));
   write("tokens.yaml", "device: cuda\nmodel: {file: " TROUPE_SOURCE_DIR
                        "/tests/golden/graphs/tokens.pt2}\n"
                        "data: {name: npy, path: ., train_samples: x.npy, train_targets: y.npy, "

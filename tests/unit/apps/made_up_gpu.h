@@ -9,7 +9,7 @@ namespace troupe::test {
 inline Backend made_up_gpu(bool tf32, bool (*multiplies)(DType)) {
   Backend gpu = backend(Device::cpu());
   gpu.name = "cuda";
-  gpu.has_tf32 = tf32;
+  gpu.has_tf32 = tf32 ? +[] { return true; } : +[] { return false; };
   gpu.multiplies = multiplies;
   return gpu;
 }

@@ -24,13 +24,16 @@
 #include "ops/nn/layers.h"
 #include "ops/optim/sgd.h"
 #include "runtime/world/cores.h"
+#include "tests/unit/apps/made_up_gpu.h"
 #include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr std::string_view small = R"(
 model: {name: mlp, widths: [8, 8]}
@@ -40,6 +43,46 @@ train: {epochs: 3}
 
 Options options_with(const std::vector<std::string>& overrides) {
   return parse_options(small, "o.yaml", overrides);
+}
+
+std::string heading_on(const Backend& gpu, const std::vector<std::string>& overrides) {
+  const Options options = options_with(overrides);
+  PipelineOptions pipeline = pipeline_options(options, {}, {});
+  pipeline.stream.device = {&gpu, 0};
+  return run_heading(options, pipeline);
+}
+
+TEST(RunHeading, HintsAtFasterPrecisionsThatTheGpuHas) {
+  const std::string hint = "\nf32 uses no tensor cores; for speed, try ";
+  EXPECT_THAT(heading_on(test::made_up_gpu(), {}),
+              HasSubstr(hint + "-r conv_precision=tf32 -r matmul_precision=tf32, or -r "
+                               "precision=bf16-mixed"));
+  const Backend old = test::made_up_old_gpu();
+  EXPECT_THAT(heading_on(old, {}), EndsWith(hint + "-r precision=16-mixed"));
+  EXPECT_THAT(heading_on(old, {"matmul_precision=tf32"}), HasSubstr(hint)) << "it has no effect";
+  const Backend older = test::made_up_gpu(false, [](DType type) { return type == DType::f32; });
+  EXPECT_THAT(heading_on(older, {}), Not(HasSubstr("for speed")));
+}
+
+TEST(RunHeading, LeavesOutSwitchesWithoutEffect) {
+  const Backend gpu = test::made_up_gpu(), old = test::made_up_old_gpu();
+  const auto with_tf32 = [](const Backend& backend, DType products) {
+    const Options options = options_with({"conv_precision=tf32"});
+    PipelineOptions pipeline = pipeline_options(options, {}, {});
+    pipeline.stream.device = {&backend, 0};
+    pipeline.stream.products = products;
+    return run_heading(options, pipeline);
+  };
+  EXPECT_THAT(with_tf32(gpu, DType::f32), HasSubstr(", conv_precision tf32, on cuda:0"));
+  EXPECT_THAT(with_tf32(gpu, DType::bf16), HasSubstr(", bf16-mixed, on cuda:0"));
+  EXPECT_THAT(with_tf32(old, DType::f32), Not(HasSubstr("conv_precision tf32, on")));
+  EXPECT_THAT(heading_on(gpu, {"parallel.intra_op_threads=3"}), Not(HasSubstr("per kernel")));
+}
+
+TEST(RunHeading, CountsOneBlock) {
+  EXPECT_EQ(partition_text({1}), "1 block");
+  EXPECT_EQ(partition_text({3}), "3 blocks");
+  EXPECT_EQ(partition_text({1, 1}), "1 + 1 blocks");
 }
 
 /// What two steps make of one weight: depends on all hyper-parameters.

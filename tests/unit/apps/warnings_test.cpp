@@ -7,6 +7,7 @@
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "ops/backend.h"
+#include "tests/unit/apps/made_up_gpu.h"
 #include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
@@ -95,12 +96,40 @@ TEST(Warnings, TellThatTheCpuIsAlwaysDeterministic) {
   EXPECT_THAT(reported({"deterministic=true"}), Not(HasSubstr(words)));
 }
 
+std::string reported_on(const Backend& gpu, const std::vector<std::string>& overrides) {
+  const Options options = options_with(overrides);
+  PipelineOptions pipeline = pipeline_options(options, {}, {});
+  pipeline.stream.device = {&gpu, 0};
+  std::string all;
+  for (const std::string& warning : warnings(options, {}, pipeline)) all += warning + "\n";
+  return all;
+}
+
+TEST(Warnings, TellWhatHasNoEffectOnAGpu) {
+  const Backend gpu = test::made_up_gpu(), old = test::made_up_old_gpu();
+  const std::vector<std::string> direct = {"model.name=mnist_cnn", "model.widths=[]",
+                                           "convolution=direct"};
+  EXPECT_THAT(reported_on(gpu, direct),
+              HasSubstr("convolution direct has no effect: a GPU computes\n"));
+  EXPECT_THAT(reported(direct), Not(HasSubstr("convolution")));
+  EXPECT_THAT(reported_on(gpu, {"parallel.intra_op_threads=4096"}),
+              AllOf(HasSubstr("parallel.intra_op_threads has no effect: a GPU computes"),
+                    Not(HasSubstr("share"))));
+  for (const std::string key : {"conv_precision", "matmul_precision"}) {
+    EXPECT_THAT(reported_on(old, {key + "=tf32"}),
+                HasSubstr(key + " tf32 has no effect: cuda:0 has no TF32\n"));
+    EXPECT_THAT(reported_on(gpu, {key + "=tf32"}), Not(HasSubstr("no effect")));
+  }
+  EXPECT_THAT(reported_on(old, {}), Not(HasSubstr("no effect")));
+}
+
 TEST(Warnings, TellThatABuildWithoutCudaLeavesAllocatedGpusIdle) {
-  const Error without(ErrorCode::io, "no GPU can be used: this build has no CUDA");
+  const Error without(ErrorCode::io, "no GPU can be used: this build has no CUDA",
+                      "run ./dev build --cuda");
   EXPECT_EQ(no_gpu_warning(without, 0), "");
   EXPECT_EQ(no_gpu_warning(without, 1),
-            "computing on the CPU: this troupe is built without CUDA: 1 allocated GPU stays idle; "
-            "build it with ./dev build --cuda, or use CPU nodes");
+            "computing on the CPU: no GPU can be used: this build has no CUDA; 1 allocated GPU "
+            "stays idle: run ./dev build --cuda, or use CPU nodes");
   EXPECT_THAT(no_gpu_warning(without, 2), HasSubstr("2 allocated GPUs stay idle"));
   const Error unusable(ErrorCode::unsupported, "no driver", "install it");
   EXPECT_EQ(no_gpu_warning(unusable, 0), "computing on the CPU: no driver; install it");
