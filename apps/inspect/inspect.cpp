@@ -4,15 +4,20 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/command.h"
 #include "apps/files/best_checkpoint.h"
 #include "apps/inspect/inspect_graph.h"
 #include "apps/inspect/print_columns.h"
+#include "apps/train/training.h"
 #include "apps/verbs.h"
 #include "ops/graph/read_graph.h"
 #include "runtime/file/checkpoint.h"
@@ -102,6 +107,39 @@ CheckpointChoice checkpoint_of(const std::filesystem::path& path) {
   return choice;
 }
 
+/// The numbers of a text, or none if it has anything else.
+template <class T>
+std::vector<T> numbers_in(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<T> numbers{std::istream_iterator<T>(in), {}};
+  return in.eof() && text.find('-') == std::string::npos ? numbers : std::vector<T>();
+}
+
+/// What `troupe train` writes of a run: "loss scale: 65536, 5 finite steps, 0 overflows". Entries
+/// of others, and damaged ones, are printed as they are.
+void print_run(const std::string& key, const std::string& value) {
+  static const std::map<std::string_view, std::string_view> titles{
+      {"loss_scale", "loss scale"},
+      {"optimizer", "optimizer"},
+      {"partition", "partition"},
+      {"processor", "processor"},
+      {"test_samples", "test samples"},
+      {"training_samples", "training samples"},
+      {"updates", "updates"}};
+  const auto title = titles.find(key);
+  if (title == titles.end()) return print_entry("run", key, value);
+  std::string text = printable(value, value.size());
+  if (key == "partition")
+    if (const auto blocks = numbers_in<std::size_t>(value); !blocks.empty())
+      text = partition_text(blocks);
+  if (key == "loss_scale")
+    if (const auto scale = numbers_in<double>(value); scale.size() == 3)
+      text = fmt::format("{}, {}, {}", scale[0],
+                         counted(static_cast<std::int64_t>(scale[1]), "finite step"),
+                         counted(static_cast<std::int64_t>(scale[2]), "overflow"));
+  print_out("{}: {}\n", title->second, text);
+}
+
 /// Returns whether all checkpoints that are newer than the one it lists are complete.
 bool inspect_checkpoint(const std::filesystem::path& path) {
   const CheckpointChoice choice = checkpoint_of(path);
@@ -115,7 +153,7 @@ bool inspect_checkpoint(const std::filesystem::path& path) {
   if (!manifest.position.empty() && manifest.position != "null")
     print_out("position: {}\n", printable(position_text(manifest.position), most_position));
   if (manifest.generation > 0) print_out("world generation: {}\n", manifest.generation);
-  for (const auto& [key, value] : manifest.run) print_entry("run", key, value);
+  for (const auto& [key, value] : manifest.run) print_run(key, value);
   if (const auto best = best_checkpoint_of(path)) {
     for (const auto& reason : best->skipped)
       if (std::ranges::count(choice.skipped, reason) == 0) print_warning("skipped {}", reason);

@@ -564,7 +564,10 @@ TEST_F(Verbs, TrainScalesLossesAndResumesTheScale) {
   EXPECT_THAT(csv(), HasSubstr(",training_seconds,loss_scale,skipped_steps,test_loss,"));
   EXPECT_THAT(csv(), HasSubstr(first));
   const std::string inspected = run_troupe({"inspect", out}).out;
-  EXPECT_THAT(inspected, testing::ContainsRegex("loss_scale: [0-9.e+]+ [0-9]+ [0-9]+\n"));
+  EXPECT_THAT(inspected, testing::ContainsRegex(
+                             "\nloss scale: [0-9.e+]+, [0-9]+ finite steps?, [0-9]+ overflows?\n"));
+  EXPECT_THAT(inspected, testing::ContainsRegex("\npartition: [0-9]+ ([+] [0-9]+ )*blocks?\n"));
+  EXPECT_THAT(inspected, testing::ContainsRegex("\nupdates: [0-9]+\n"));
   words.insert(words.end(), {"--restart", "auto", "-r", "train.epochs=2"});
   const Ran more = run_troupe(words);
   EXPECT_EQ(more.code, exit_done) << more.error;
