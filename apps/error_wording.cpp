@@ -52,7 +52,7 @@ std::string build_command(std::string_view setting) {
 
 std::string command_name_of(std::string_view setting, const Definitions& own) {
   if (std::string command = build_command(setting); !command.empty()) return command;
-  if (const std::string command = fetch_command(setting); !command.empty()) return command;
+  if (std::string command = fetch_command(setting); !command.empty()) return command;
   for (const auto& [name, flag] : flags)
     if (name == setting) return std::string(flag);
   Options options(own);

@@ -185,21 +185,14 @@ std::int64_t busy_cores(const JobLayout& layout, const JobShape& shape) {
   return layout.processes * (stages * shape.intra_op_threads + shape.workers);
 }
 
-void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& shape) {
+/// Of GPUs that the job has, lacks or does not use.
+void add_gpu_notes(JobLayout& layout, const JobRequest& request) {
   const Profile& profile = layout.profile;
   auto& notes = layout.notes;
   const std::string_view why_on_cpu = request.takes_described_image()
                                           ? "the image that --container describes has no CUDA"
                                       : built_with_cuda ? "device is cpu"
                                                         : "this troupe is built without CUDA";
-  if (!profile.closed.empty())
-    notes.push_back(fmt::format("{} is closed {}", profile.title, profile.closed));
-  if (!layout.partition.note.empty())
-    notes.push_back(fmt::format("partition {}: {}", layout.partition.name, layout.partition.note));
-  if (!layout.computes_on_gpu() && shape.bf16)
-    notes.emplace_back(
-        "precision is bf16-mixed, for which CPUs need AVX-512 BF16 or AMX: troupe doctor on a node "
-        "tells whether it has one");
   if (request.gpu_demand && !built_with_cuda)
     notes.push_back(fmt::format(
         "this troupe is built without CUDA, which the job needs: run ./dev build --cuda{}",
@@ -224,6 +217,20 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
   if (layout.gpus == 0 && layout.kind.gpus > 0)
     notes.push_back(fmt::format("{} has no CPU nodes: {} of each node stay idle", profile.title,
                                 counted(layout.kind.gpus, layout.kind.gpu)));
+}
+
+void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& shape) {
+  const Profile& profile = layout.profile;
+  auto& notes = layout.notes;
+  if (!profile.closed.empty())
+    notes.push_back(fmt::format("{} is closed {}", profile.title, profile.closed));
+  if (!layout.partition.note.empty())
+    notes.push_back(fmt::format("partition {}: {}", layout.partition.name, layout.partition.note));
+  if (!layout.computes_on_gpu() && shape.bf16)
+    notes.emplace_back(
+        "precision is bf16-mixed, for which CPUs need AVX-512 BF16 or AMX: troupe doctor on a node "
+        "tells whether it has one");
+  add_gpu_notes(layout, request);
   const std::int64_t used =
       layout.gpus > 0 ? layout.tasks * layout.cores : busy_cores(layout, shape);
   if (layout.partition.whole_nodes && used < layout.kind.cores / 2)
