@@ -163,19 +163,8 @@ TEST_F(ProcessesTest, AdamWWithClippedGradientsMakesTheBitsOfOne) {
   EXPECT_EQ(digest({.partition = {2, 2}, .threads = 1, .adjust = on_a_device}, 2), one);
 }
 
-/// Gradients that overflow in some steps (loss_scale_test.cpp).
-void scale_losses(PipelineOptions& pipeline) {
-  pipeline.loss.class_weights = std::vector<double>(4, 4096.0);
-  pipeline.rate.lr /= 4096;
-  pipeline.loss_scale = {.mode = LossScaling::dynamic,
-                         .init_scale = 0x1p122,
-                         .growth_interval = 2,
-                         .growth_factor = 16,
-                         .backoff_factor = 0.125};
-}
-
 TEST_F(ProcessesTest, ScaledLossesMakeTheBitsOfOne) {
-  TrainingRun run{.partition = {4}, .steps = 9, .adjust = scale_losses};
+  TrainingRun run{.partition = {4}, .steps = 9, .adjust = testing::scale_losses};
   const std::string one = digest(run, 1);
   run.replicas = 3;
   EXPECT_EQ(digest(run, 3), one);
@@ -188,13 +177,13 @@ TEST_F(ProcessesTest, ScaledLossesMakeTheBitsOfOne) {
   }
   run.threads = 1;
   run.adjust = [](PipelineOptions& pipeline) {
-    scale_losses(pipeline);
+    testing::scale_losses(pipeline);
     pipeline.stream.device = testing::foreign_device();
   };
   EXPECT_EQ(digest(run, 2), one);
   run.threads = 2;
   run.adjust = [](PipelineOptions& pipeline) {
-    scale_losses(pipeline);
+    testing::scale_losses(pipeline);
     pipeline.stream.device = testing::delayed_device();
   };
   for (const std::uint64_t seed : {1, 2}) {

@@ -86,6 +86,16 @@ void freeze_layers(PipelineOptions& pipeline) {
       {{.parameters = {"layer1.*", "layer2.*"}, .optimizer = sgd, .lr = 0.0}});
 }
 
+void scale_losses(PipelineOptions& pipeline) {
+  pipeline.loss.class_weights = std::vector<double>(4, 4096.0);
+  pipeline.rate.lr /= 4096;
+  pipeline.loss_scale = {.mode = LossScaling::dynamic,
+                         .init_scale = 0x1p122,
+                         .growth_interval = 2,
+                         .growth_factor = 16,
+                         .backoff_factor = 0.125};
+}
+
 TrainingResult train(const TrainingRun& run) {
   TrainingResult result;
   std::mutex mutex;

@@ -66,6 +66,9 @@ PipelineOptions pipeline_of(const TrainingRun& run);
 void use_adamw(PipelineOptions& pipeline);
 /// The same: the first two of mnist_cnn's four blocks are frozen, and gradients are clipped.
 void freeze_layers(PipelineOptions& pipeline);
+/// The same: gradients of thousands, which overflow in f32 with loss scales above about 2^115, as
+/// in some of the steps.
+void scale_losses(PipelineOptions& pipeline);
 TrainingResult train(const TrainingRun& run);
 
 /// "1: 2.302 0.25 of 8", one for each step that was reported, then the evaluations.
