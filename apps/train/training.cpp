@@ -379,8 +379,7 @@ int actor_threads(const Options& options, std::uint32_t processes, int cores) {
   if (options.run.threads > 0) return options.run.threads;
   const std::int64_t all = options.stages * options.pipeline.replicas;
   const auto wanted = static_cast<int>((all + processes - 1) / processes);
-  const bool on_gpu = options.pipeline.stream.device != Device::cpu();
-  return std::clamp(on_gpu ? cores : cores / std::max(1, options.intra_op_threads), 1, wanted);
+  return std::clamp(cores / std::max(1, options.intra_op_threads), 1, wanted);
 }
 
 int intra_op_threads(const Options& options, std::uint32_t processes, int cores) {

@@ -156,7 +156,7 @@ std::vector<std::string> without_effect_on_gpu(const Options& options,
       !algorithm.empty() && algorithm != "auto")
     sentences.push_back(fmt::format("convolution {} has no effect: a GPU computes", algorithm));
   if (options.intra_op_threads > 0)
-    sentences.emplace_back("parallel.intra_op_threads has no effect: a GPU computes");
+    sentences.emplace_back("parallel.intra_op_threads has no effect on kernels: a GPU computes");
   if (has_tf32(stream.device)) return sentences;
   const std::string lacks = fmt::format("{} has no TF32", to_string(stream.device));
   if (stream.conv_tf32 && stream.products == DType::f32)

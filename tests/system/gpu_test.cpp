@@ -225,7 +225,7 @@ TEST_F(Gpu, SaysWhichOptionsHaveNoEffectOnIt) {
       train("set", {"-r", "parallel.intra_op_threads=7", "-r", "convolution=direct"});
   EXPECT_THAT(set.out + set.error,
               AllOf(HasSubstr("convolution direct has no effect: a GPU computes"),
-                    HasSubstr("parallel.intra_op_threads has no effect"),
+                    HasSubstr("parallel.intra_op_threads has no effect on kernels"),
                     Not(HasSubstr("intra-op threads share")), Not(HasSubstr("per kernel"))));
   const Outcome mixed = train("mixed", {"-r", "conv_precision=tf32", "-r", "precision=bf16-mixed"});
   EXPECT_THAT(mixed.out, AllOf(HasSubstr(", bf16-mixed, on cuda:0"), Not(HasSubstr("tf32, on"))));

@@ -113,7 +113,7 @@ TEST(Warnings, TellWhatHasNoEffectOnAGpu) {
               HasSubstr("convolution direct has no effect: a GPU computes\n"));
   EXPECT_THAT(reported(direct), Not(HasSubstr("convolution")));
   EXPECT_THAT(reported_on(gpu, {"parallel.intra_op_threads=4096"}),
-              AllOf(HasSubstr("parallel.intra_op_threads has no effect: a GPU computes"),
+              AllOf(HasSubstr("parallel.intra_op_threads has no effect on kernels: a GPU computes"),
                     Not(HasSubstr("share"))));
   for (const std::string key : {"conv_precision", "matmul_precision"}) {
     EXPECT_THAT(reported_on(old, {key + "=tf32"}),
