@@ -19,8 +19,8 @@ std::string to_string(const Sizes& sizes);
 /// A fixed size.
 inline Size fixed(std::int64_t size) { return {.fixed = size}; }
 inline bool is_fixed(const Size& size) { return size.per_sample == 0; }
-/// The reason for refusing an operator that sums over an axis whose size grows with the batch: its
-/// result for one sample would depend on the other samples of the micro-batch.
+/// Why an operator is refused that sums over an axis that grows with the batch: the result for one
+/// sample would depend on the other samples of the micro-batch.
 inline constexpr std::string_view combines_samples =
     "it combines the samples of a batch (nn.MultiheadAttention needs batch_first=True for samples "
     "on the first axis)";

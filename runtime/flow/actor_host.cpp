@@ -100,7 +100,7 @@ bool may_be_overtaken(const RuntimeAccess::Effects& effects) {
   return effects.packets.empty() && effects.events.empty() && !effects.status && !effects.vote;
 }
 
-/// Takes out the vote if it need not wait for a stream whose errors end the run.
+/// Takes out the vote if errors of the stream end the run, unless it must follow effects that wait.
 std::optional<Vote> take_vote(const HostedActor& hosted, RuntimeAccess::Effects& behind) {
   std::optional<Vote> vote = std::exchange(behind.vote, std::nullopt);
   const auto overtaken = [](const HeldBack& one) { return may_be_overtaken(one.effects); };

@@ -324,7 +324,7 @@ print(alive()))"),
             "False\n");
 }
 
-// The program that is started holds the pipe, at whose end the outer one waits.
+// The outer program reads from a pipe until the program that was started has ended.
 TEST_F(FirstLight, IsOutlivedByNoProgramThatItHasStarted) {
   EXPECT_EQ(said(R"(
 import subprocess, sys

@@ -326,7 +326,7 @@ class OpenStream final : public DeviceStream {
 
  private:
   const bool errors_end_run_ = failures_last;
-  std::string actor_;  ///< whose actions the stream has run; empty: none
+  std::string actor_;  ///< the one that uses the stream; empty: none
 };
 
 class Call {
