@@ -163,9 +163,12 @@ TEST_F(EmulatorTest, FindsAStreamThatReadsAnothersResultWithoutAnEvent) {
 
 // The write is in order with the reader that came last, but not with the one before.
 TEST_F(EmulatorTest, FindsAWriteOfWhatAnEarlierStreamStillReads) {
+  const Emulation emulation({.pace = Pace::by_hand});
   EmulatedStream third;
   doubles(stream(), arrays_.x, arrays_.y);
+  ASSERT_TRUE(Emulation::advance());
   doubles(other(), arrays_.x, arrays_.fresh);
+  ASSERT_TRUE(Emulation::advance());
   device_stream(third.get())->wait(device_stream(other())->record(), Awaits::results);
   ASSERT_EQ(cudaMemsetAsync(arrays_.x, 0, bytes, cuda::native(third.get())), cudaSuccess);
   EXPECT_THAT(found_after(third.get()), Contains(HasSubstr("what is read by")));

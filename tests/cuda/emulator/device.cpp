@@ -524,15 +524,15 @@ void Device::end() {
 
 bool Device::advance() {
   Lock lock(mutex_);
+  const auto none_busy = [&] {
+    return std::ranges::none_of(queues_, [](const auto& queue) { return queue->busy; });
+  };
+  changed_.wait(lock, none_busy);  // else the caller could meet a task that is half done
   if (able().empty()) return false;
   const std::uint64_t target = done_ + 1;
   ++allowed_;
   changed_.notify_all();
-  changed_.wait(lock, [&] {
-    return failed_ || (done_ >= target && std::ranges::none_of(queues_, [](const auto& queue) {
-                         return queue->busy;
-                       }));
-  });
+  changed_.wait(lock, [&] { return failed_ || (done_ >= target && none_busy()); });
   return true;
 }
 

@@ -63,7 +63,7 @@ class Emulation {
   Emulation(const Emulation&) = delete;
   Emulation& operator=(const Emulation&) = delete;
 
-  /// Does the next task of a stream; false if none can go on.
+  /// Does the next task of a stream, after what is being done; false if none can go on.
   static bool advance();
   /// The n-th kernel, copy or other task from now fails. As on a real device, no task is done
   /// after it, host functions among them, and all later calls answer EmulationOptions::failure.
