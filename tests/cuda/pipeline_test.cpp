@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "actors/block_costs.h"
@@ -179,6 +180,7 @@ TEST(CudaPipeline, AnySeedMakesTheSameBitsWithinTheBoundOfThePlanAndLeavesNothin
   auto& allocator = CachingAllocator::of(emulated_gpu());
   const std::size_t before = allocator.counters().in_use_bytes;
   const std::vector<std::vector<std::size_t>> partitions = {{4}, {2, 2}, {1, 1, 2}, {1, 1, 1, 1}};
+  std::map<std::string, double> largest_shares;  // of the bound: a peak depends on threads' timing
   for (std::uint32_t seed = 1; seed <= 50; ++seed) {
     const auto& [name, schedule] = schedule_names[seed % std::size(schedule_names)];
     run.partition = partitions[seed % partitions.size()];
@@ -195,9 +197,13 @@ TEST(CudaPipeline, AnySeedMakesTheSameBitsWithinTheBoundOfThePlanAndLeavesNothin
     const std::size_t bound = bound_of(pipeline_of(on_gpu(run)), costs);
     const std::size_t peak = allocator.counters().peak_bytes - before;
     EXPECT_LE(peak, bound);
-    EXPECT_GE(10 * peak, 3 * bound) << "the bound is loose: " << bound << " for " << peak;
+    const double share = static_cast<double>(peak) / static_cast<double>(bound);
+    for (const std::string& of : {std::string(name), std::to_string(run.partition.size())})
+      largest_shares[of] = std::max(largest_shares[of], share);
     EXPECT_EQ(allocator.counters().in_use_bytes, before);
   }
+  for (const auto& [of, share] : largest_shares)
+    EXPECT_GE(share, 0.3) << "the bound is loose: " << of;
 }
 
 }  // namespace
