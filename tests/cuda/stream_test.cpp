@@ -149,7 +149,9 @@ TEST(CudaStream, PlacesARangeWhereTheDeviceDidItThoughItIsReadLate) {
     if (!waits) late = Clock::now() - before;
     EXPECT_GE(span->end, before);
     // The device's clock may be slower than the host's by a ten-thousandth.
-    if (waits) EXPECT_LE(span->end, done + late + (done - first) / 1000);
+    if (waits) {
+      EXPECT_LE(span->end, done + late + (done - first) / 1000);
+    }
   }
 }
 
