@@ -250,8 +250,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
                 Written written = Written::by_user) {
   const bool has_data = written != Written::in_the_past;
   for (const std::string& assignment : overrides)
-    apply_override(document, assignment,
-                   fmt::format("override -r {}", std::string_view(assignment).substr(0, 200)));
+    apply_override(document, assignment, fmt::format("override -r {}", printable(assignment, 200)));
   const FormerChannels former_channels(document);
   std::vector<std::string> left_out = choose_model_of_file(document);
   Options options(own);

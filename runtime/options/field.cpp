@@ -31,11 +31,10 @@ std::string_view name_of(OptionTree::Kind kind) {
   return "";
 }
 
-/// A value as it is quoted in messages: what stands there, cut where it is long.
+/// A value as it is quoted in messages: what stands there, on one line, cut where it is long.
 std::string shown(const OptionTree& tree) {
   if (tree.kind != OptionTree::Kind::scalar) return std::string(name_of(tree.kind));
-  const std::string text =
-      tree.scalar.size() > 60 ? tree.scalar.substr(0, 60) + "..." : tree.scalar;
+  const std::string text = printable(tree.scalar, 60) + (tree.scalar.size() > 60 ? "..." : "");
   return tree.quoted || text.empty() ? '"' + text + '"' : text;
 }
 
@@ -385,7 +384,7 @@ OptionField field(std::string path, Converted<std::vector<T>> value, std::string
                       type_text<T>(limits, true)),
           usual.size() > 1 ? fmt::format("write a list such as {}", written(usual))
           : tree.kind == OptionTree::Kind::scalar && lists_items<T>(tree)
-              ? fmt::format("write [{}]", tree.scalar.substr(0, 60))
+              ? fmt::format("write [{}]", printable(tree.scalar, 60))
               : fmt::format(
                     "write {}a list such as [{}]",
                     limits.empty_word.empty() ? "" : fmt::format("{}, or ", limits.empty_word),

@@ -148,7 +148,7 @@ class DocumentReader {
     const bool is_known =
         !suggestion_for_name(last_name(inner), fields_).remedy.empty() && !leads_there;
     const bool takes_inner = is_known || (whole.meant.empty() && !of_inner.meant.empty());
-    refuse(entry.where, fmt::format("unknown key {}", (takes_inner ? inner : path).substr(0, 100)),
+    refuse(entry.where, fmt::format("unknown key {}", printable(takes_inner ? inner : path)),
            (takes_inner ? of_inner : whole).remedy);
   }
 

@@ -10,6 +10,7 @@
 
 #include "runtime/error.h"
 #include "runtime/options/tree.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -76,8 +77,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     if (!tag.empty() && tag != "?" && tag != "!")
-      refuse(mark, fmt::format("the tag {} is not supported", tag.substr(0, 100)),
-             "remove the tag");
+      refuse(mark, fmt::format("the tag {} is not supported", printable(tag)), "remove the tag");
   }
   OptionTree leaf(const YAML::Mark& mark, OptionTree::Kind kind) const {
     OptionTree tree;
@@ -120,7 +120,7 @@ class TreeBuilder final : public YAML::EventHandler {
                   "write key: value");
     if (frame.tree.find(key.scalar))
       throw Error(ErrorCode::bad_options,
-                  fmt::format("{}: the key {} appears twice", key.where, key.scalar),
+                  fmt::format("{}: the key {} appears twice", key.where, printable(key.scalar)),
                   "remove one of them");
     if (frame.tree.entries.size() >= max_options_entries)
       throw Error(ErrorCode::bad_options,

@@ -200,6 +200,13 @@ TEST(OptionFields, RefuseUnknownKeysWithTheNearestKnownOne) {
   EXPECT_THAT(reading(std::string(1000, 'x') + ": 3"), HasSubstr("unknown key"));
 }
 
+TEST(OptionFields, QuoteValuesAndKeysOnOneLine) {
+  EXPECT_THAT(reading("part: {name: \"a\\nb\"}"), HasSubstr("part.name is \"a?b\"; it must"));
+  EXPECT_THAT(reading("part: {rate: \"\\e[2J\"}"), HasSubstr("part.rate is \"?[2J\"; it must"));
+  EXPECT_THAT(reading("{\"a\\nb\": 1}"), HasSubstr("unknown key a?b\n"));
+  EXPECT_THAT(reading("{\"a\\nb\": 1, \"a\\nb\": 2}"), HasSubstr("the key a?b appears twice"));
+}
+
 TEST(OptionFields, ListWhatThereIsWhereNothingNearWasMeant) {
   EXPECT_THAT(reading("part: {wheel: 3}"),
               EndsWith("unknown key part.wheel\npart has count, rate, name, on, cut, file"));
