@@ -11,6 +11,7 @@
 
 #include "ops/cuda/library_error.h"
 #include "ops/cuda/stream.h"
+#include "ops/cuda/with_memory.h"
 #include "ops/cuda/workspace.h"
 #include "ops/gpu_sizes.h"
 #include "runtime/text.h"

@@ -15,6 +15,7 @@
 #include "ops/cuda/library.h"
 #include "ops/cuda/library_error.h"
 #include "ops/cuda/stream.h"
+#include "ops/cuda/with_memory.h"
 #include "ops/cuda/workspace.h"
 #include "ops/gpu_sizes.h"
 #include "runtime/device/block_uses.h"

@@ -24,6 +24,7 @@
 
 #include "ops/cuda/error.h"
 #include "ops/cuda/stream.h"
+#include "ops/cuda/with_memory.h"
 
 namespace troupe::cuda {
 
@@ -43,36 +44,39 @@ inline dim3 blocks_for(std::int64_t count, int threads = block_threads) {
       std::clamp<std::int64_t>((count + threads - 1) / threads, 1, most_blocks)));
 }
 
-/// Launches a kernel on a stream: `Launch(stream, blocks, threads)(kernel, arguments...)`. Throws
-/// Error if CUDA refuses the launch; what fails later ends the stream's fences with an error.
+/// Launches a kernel on a stream, which must outlive the Launch: `Launch(stream, blocks,
+/// threads)(kernel, arguments...)`. Throws Error if CUDA refuses the launch, also a second time
+/// where memory was out; what fails later ends the stream's fences with an error.
 class Launch {
  public:
   Launch(const Stream& stream, dim3 blocks, dim3 threads,
          std::source_location where = std::source_location::current())
-      : stream_(native(stream)), blocks_(blocks), threads_(threads), where_(where) {}
+      : stream_(stream), blocks_(blocks), threads_(threads), where_(where) {}
 
   template <class... Params, class... Args>
   void operator()(void (*kernel)(Params...), const Args&... args) const {
-#ifdef TROUPE_CUDA_EMULATOR
-    check(cuda_on_cpu::launch(
-              stream_, blocks_, threads_, where_,
-              [kernel, values = std::tuple<Params...>(args...)] { std::apply(kernel, values); }),
-          "launch a kernel", where_);
-#else
     std::tuple<Params...> values(args...);
-    std::apply(
+    with_memory(stream_, [&] { check(launch(kernel, values), "launch a kernel", where_); });
+  }
+
+ private:
+  template <class... Params>
+  cudaError_t launch(void (*kernel)(Params...), std::tuple<Params...>& values) const {
+#ifdef TROUPE_CUDA_EMULATOR
+    return cuda_on_cpu::launch(native(stream_), blocks_, threads_, where_,
+                               [kernel, values] { std::apply(kernel, values); });
+#else
+    return std::apply(
         [&](auto&... value) {
           void* pointers[] = {&value...};
-          check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), blocks_, threads_, pointers,
-                                 0, stream_),
-                "launch a kernel", where_);
+          return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), blocks_, threads_,
+                                  pointers, 0, native(stream_));
         },
         values);
 #endif
   }
 
- private:
-  cudaStream_t stream_;
+  const Stream& stream_;
   dim3 blocks_, threads_;
   std::source_location where_;
 };

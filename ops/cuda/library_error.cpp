@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ops/cuda/error.h"
+#include "ops/cuda/stream.h"
 #include "runtime/bytes_text.h"
 #include "runtime/error.h"
 #include "runtime/print.h"

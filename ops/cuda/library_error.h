@@ -2,11 +2,6 @@
 #include <string>
 #include <string_view>
 
-#include "ops/cuda/stream.h"
-#include "runtime/tensor/allocator.h"
-#include "runtime/tensor/out_of_memory.h"
-#include "runtime/tensor/tensor.h"
-
 namespace troupe::cuda {
 
 /// A call of cuDNN or cuBLASLt that failed, though the library supports what was asked for.
@@ -20,20 +15,6 @@ struct LibraryFailure {
 /// Throws the error of the context if that is lost; OutOfMemory if the library reports it or hardly
 /// any memory is free, which libraries also report as internal errors; else Error{unsupported}.
 [[noreturn]] void throw_error(const LibraryFailure& failure);
-
-/// Calls `f`; if it throws OutOfMemory, once more after the allocator's free blocks have been given
-/// back, since the libraries allocate memory beside it.
-template <class F>
-decltype(auto) with_memory(const Stream& stream, F&& f) {
-  try {
-    return f();
-  } catch (const OutOfMemory&) {
-    if (captures_here()) throw;  // trim() would wait for captures, of which this thread makes one
-    const LastingScope of_the_device;
-    CachingAllocator::of(stream.device).trim();
-  }
-  return f();
-}
 
 /// Warns on stderr, once for each text in the life of the process.
 void warn_once(const std::string& text);

@@ -1,4 +1,4 @@
-// What a failure of cuDNN or cuBLASLt means.
+// What a failure of cuDNN or cuBLASLt means, and calls that find no memory beside the allocator's.
 
 #include "ops/cuda/library_error.h"
 
@@ -6,8 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "emulated.h"
 #include "emulator/emulation.h"
+#include "ops/cuda/with_memory.h"
 #include "ops/on_device.h"
 #include "runtime/device/device_stream.h"
 #include "runtime/error.h"
@@ -99,6 +102,20 @@ TEST(CudaLibraryError, IsTriedOnceMoreWithTheAllocatorsFreeBlocks) {
   EXPECT_THROW(cuda::with_memory(stream.get(), allocate), OutOfMemory);
   EXPECT_EQ(calls, 4);
   cudaFree(held);
+}
+
+// CUDA loads the code of a kernel when it is launched for the first time.
+TEST(CudaLaunch, IsTriedOnceMoreWithTheAllocatorsFreeBlocks) {
+  EmulatedStream stream;
+  constexpr std::size_t block = std::size_t{24} << 20;
+  const Emulation emulation({.device_bytes = 2 * block, .code_bytes = block});
+  const auto& cuda = kernels(stream.get().device, DType::f32);
+  Tensor x = Tensor::empty({3}, DType::f32, stream.get().device);
+  { const Tensor freed = Tensor::empty({block}, DType::u8, stream.get().device); }
+  cuda.fill(stream.get(), 2.0, x);
+  expect_near(stream, x, Tensor::from<double>({3}, std::vector(3, 2.0)), 0.0);
+  const Tensor held = Tensor::empty({block}, DType::u8, stream.get().device);
+  EXPECT_THROW(cuda.fill(stream.get(), 1.0, x), OutOfMemory);
 }
 
 }  // namespace

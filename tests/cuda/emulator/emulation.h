@@ -29,6 +29,8 @@ struct EmulationOptions {
   bool refuses_graphs = false;  ///< no memory is left to make a graph ready
   // Of memory; what is allocated at the beginning counts.
   std::size_t device_bytes = SIZE_MAX, pinned_bytes = SIZE_MAX;
+  /// Must be free for a kernel to be launched, as for the code of one that is not loaded yet.
+  std::size_t code_bytes = 0;
   // What the driver tells of itself and of the device.
   int devices = 1;  ///< 1 or 0
   int driver = 0;   ///< the newest CUDA that it serves, 12040 for 12.4; 0: that of the headers

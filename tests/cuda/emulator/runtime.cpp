@@ -125,8 +125,12 @@ cudaError_t launch(cudaStream_t stream, dim3 blocks, dim3 threads, const Where& 
                        blocks.z, threads.x, threads.y, threads.z));
     return answer(cudaErrorInvalidConfiguration);
   }
-  if (Device::get().options().architecture / 10 != compiled_for / 10)
+  const EmulationOptions options = Device::get().options();
+  if (options.architecture / 10 != compiled_for / 10)
     return answer(cudaErrorNoKernelImageForDevice);
+  std::size_t free_bytes = 0, all_bytes = 0;
+  Memory::get().tell(&free_bytes, &all_bytes);
+  if (free_bytes < options.code_bytes) return answer(cudaErrorMemoryAllocation);
   return answer(Device::get().give(
       stream, task_on_memory(name, [launch = Launch{blocks, threads, std::move(kernel)}](
                                        const Operation& operation) {
