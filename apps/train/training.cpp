@@ -32,6 +32,7 @@
 #include "runtime/options/tree.h"
 #include "runtime/print.h"
 #include "runtime/tensor/finite.h"
+#include "runtime/tensor/out_of_memory.h"
 #include "runtime/text.h"
 #include "runtime/world/cores.h"
 #include "runtime/world/environment.h"
@@ -251,8 +252,15 @@ namespace {
 
 std::vector<BlockCosts> costs_with(const PipelineOptions& pipeline, std::int64_t samples,
                                    int repetitions) {
-  return measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
-                        pipeline.stream, samples, repetitions, freezes_of(pipeline));
+  try {
+    return measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
+                          pipeline.stream, samples, repetitions, freezes_of(pipeline));
+  } catch (const OutOfMemory& error) {  // no actor is there that the error could name
+    throw OutOfMemory(
+        fmt::format("measuring the blocks of {} with {}: {}", model_title(pipeline.model),
+                    counted(samples, "sample"), error.message()),
+        error.remedy());
+  }
 }
 
 /// The samples of a micro-batch, or as many as some seconds suffice for.

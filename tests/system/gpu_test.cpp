@@ -405,6 +405,12 @@ TEST_F(Gpu, TellsWhoRanOutOfMemoryAndWhatToLower) {
                 "cuda:0, of which [1-9][0-9.]* [KMG]iB for "),
             HasSubstr("try: raise train.micro_batches, lower train.batch_size"),
             HasSubstr("troupe plan options.yaml lists the memory of each part")));
+  const Outcome measuring =
+      emulated({"CUDA_ON_CPU_DEVICE_BYTES=20000"},
+               {"train", "options.yaml", "-o", "measuring", "-r", "parallel.pipeline=2"});
+  EXPECT_THAT(measuring.error,
+              testing::ContainsRegex("error: measuring the blocks of [a-z_]+ with [0-9]+ samples: "
+                                     "out of memory on cuda:0: "));
   const Outcome graphs = emulated({"CUDA_ON_CPU_DEVICE_BYTES=700000"},
                                   {"train", "options.yaml", "-o", "graphs", "-r",
                                    "parallel.pipeline=2", "-r", "cuda_graphs=true"});
