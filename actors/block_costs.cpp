@@ -180,7 +180,8 @@ void Measurement::measure_next(std::size_t count) {
 
 }  // namespace
 
-void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measured) {
+void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measured,
+                   std::size_t fixed_scratch) {
   const double factor = static_cast<double>(samples) / static_cast<double>(measured);
   const auto scale = [&](std::size_t& bytes, std::size_t fixed) {
     const std::size_t grows = bytes - std::min(bytes, fixed);
@@ -193,7 +194,7 @@ void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measure
     scale(*bytes, 0);
   std::set<std::size_t> sizes;
   for (std::size_t size : costs.scratch_sizes) {
-    scale(size, 0);
+    scale(size, fixed_scratch);
     sizes.insert(size);
   }
   costs.scratch_sizes = std::move(sizes);

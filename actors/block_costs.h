@@ -29,8 +29,9 @@ struct BlockCosts {
 };
 
 /// Scales the costs that were measured with `measured` samples to `samples`; those of the weights
-/// and their gradients stay.
-void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measured);
+/// and their gradients stay, as do the first `fixed_scratch` bytes of each scratch size.
+void scale_samples(BlockCosts& costs, std::int64_t samples, std::int64_t measured,
+                   std::size_t fixed_scratch = 0);
 
 /// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes as
 /// the median of the allocator's counters, times as the best of `repetitions`. It does not measure

@@ -18,7 +18,6 @@ namespace {
 constexpr double many = 1e12;              // samples: far above any run, far below overflow
 constexpr double most_steps = 4294967295;  // they travel as 32-bit numbers
 constexpr double largest_size = 1e6;       // of one axis of a tensor
-constexpr double largest_count = 4096;     // of stages, replicas, threads
 constexpr double largest_staleness = 64;   // each costs memory for one more step's gradients
 
 constexpr std::string_view accumulation_hint =

@@ -7,6 +7,9 @@
 
 namespace troupe {
 
+/// The largest number of stages, replicas, threads, or micro-batches of a batch.
+inline constexpr int largest_count = 4096;
+
 /// Every key of an options file, bound to a member of `options`, in the order of the file. An
 /// option is declared here and nowhere else: reading, `options_restart.yaml`, `troupe options`,
 /// docs/options.md and the wording of the library's errors (apps/error_wording.h) derive from it.

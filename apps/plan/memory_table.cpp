@@ -1,10 +1,15 @@
 // The bound of the memory that `troupe plan` prints.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "actors/pipeline_bytes.h"
+#include "apps/options/options_table.h"
 #include "apps/plan/planned_run.h"
 #include "ops/gpu_sizes.h"
 #include "runtime/bytes_text.h"
@@ -53,39 +58,89 @@ std::size_t graph_bytes(const PlannedRun& run) {
   return bytes_of(run, [](std::string_view what) { return what.ends_with(" CUDA graphs"); });
 }
 
-std::string what_to_lower(const PlannedRun& run, std::size_t memory, std::size_t missing) {
-  const PipelineOptions& pipeline = run.pipeline;
-  if (fixed_bytes(run) + assumed_context_bytes > memory)
+/// Whether the run would fit with a batch of other sizes, as far as is known.
+using Fits = std::function<bool(std::int64_t batch_size, std::int64_t micro_batches)>;
+
+/// The first of twice, four times, … as many micro-batches that fits; 0: none.
+std::int64_t more_micro_batches(const PipelineOptions& pipeline, const Fits& fits) {
+  const std::int64_t size = pipeline.batch_size;
+  const std::int64_t most = std::min<std::int64_t>(size, largest_count);
+  for (std::int64_t count = 2 * std::int64_t{pipeline.micro_batches}; count <= most; count *= 2)
+    if (fits(size, count)) return count;
+  return 0;
+}
+
+/// The largest batch size that fits; 0: none.
+std::int64_t smaller_batch_size(const PipelineOptions& pipeline, const Fits& fits) {
+  const std::int64_t count = pipeline.micro_batches;
+  std::int64_t fitting = 0;  // samples of a micro-batch
+  auto too_many = static_cast<std::int64_t>(micro_batch_samples(pipeline));
+  while (too_many - fitting > 1) {
+    const std::int64_t middle = std::midpoint(fitting, too_many);
+    (fits(middle * count, count) ? fitting : too_many) = middle;
+  }
+  return fitting * count;
+}
+
+/// The batches that fit, as a remedy; empty if none does.
+std::string batches_that_fit(const PipelineOptions& pipeline, const Fits& fits) {
+  std::vector<std::string> ways;
+  if (const std::int64_t count = more_micro_batches(pipeline, fits); count > 0)
+    ways.push_back(
+        fmt::format("raise train.micro_batches from {} to {}", pipeline.micro_batches, count));
+  if (const std::int64_t size = smaller_batch_size(pipeline, fits); size > 0)
+    ways.push_back(fmt::format("lower train.batch_size from {} to {}", pipeline.batch_size, size));
+  return fmt::format("{}", fmt::join(ways, ", or "));
+}
+
+std::string what_to_change(const PlannedRun& run, std::size_t memory, std::size_t missing) {
+  if (fixed_bytes(run) > memory)
     return fmt::format(
         "the weights' state and gradients alone take {}: choose a smaller model, or an optimizer "
         "with fewer tensors",
         bytes_text(fixed_bytes(run)));
-  if (image_bytes(run) >= missing)
-    return fmt::format("set data.resident to false: the images take {}",
-                       bytes_text(image_bytes(run)));
-  if (graph_bytes(run) >= missing)
-    return fmt::format("set cuda_graphs to false: the graphs take {}",
-                       bytes_text(graph_bytes(run)));
-  const std::size_t samples = micro_batch_samples(pipeline);
-  std::string smaller_batch = fmt::format("lower train.batch_size ({})", pipeline.batch_size);
-  if (samples <= 1) return smaller_batch;
-  return fmt::format("raise train.micro_batches ({}, of {}), or {}", pipeline.micro_batches,
-                     counted(static_cast<std::int64_t>(samples), "sample"), smaller_batch);
+  const std::size_t images = image_bytes(run), graphs = graph_bytes(run);
+  if (images >= missing)
+    return fmt::format("set data.resident to false: the images take {}", bytes_text(images));
+  if (graphs >= missing)
+    return fmt::format("set cuda_graphs to false: the graphs take {}", bytes_text(graphs));
+  if (images + graphs >= missing)
+    return fmt::format("set cuda_graphs and data.resident to false: they take {}",
+                       bytes_text(images + graphs));
+  const struct {
+    bool graphs, images;
+    std::string_view setting;
+  } ways[] = {{true, true, ""},
+              {true, false, "set data.resident to false; then "},
+              {false, true, "set cuda_graphs to false; then "},
+              {false, false, "set cuda_graphs and data.resident to false; then "}};
+  for (const auto& way : ways) {
+    if ((!way.graphs && graphs == 0) || (!way.images && images == 0)) continue;
+    const auto fits = [&](std::int64_t batch_size, std::int64_t micro_batches) {
+      return run.gpu_bytes(batch_size, micro_batches, way.graphs) <=
+             memory + (way.images ? 0 : images);
+    };
+    const std::string batches = batches_that_fit(run.pipeline, fits);
+    if (!batches.empty()) return fmt::format("{}{}", way.setting, batches);
+  }
+  return "lower train.batch_size and train.micro_batches together, choose a smaller model, or use "
+         "fewer stages or replicas";
 }
 
 bool print_fit(const PlannedRun& run, std::size_t needed) {
   const PlannedGpu& gpu = *run.gpu;
   if (gpu.memory_bytes <= 0) return true;
-  const auto memory = static_cast<std::size_t>(gpu.memory_bytes);
-  const std::size_t with_context = needed + assumed_context_bytes;
+  const auto all = static_cast<std::size_t>(gpu.memory_bytes);
+  const std::size_t memory = all - std::min(all, assumed_context_bytes);
+  const std::size_t missing = needed + assumed_context_bytes - all;
   print_out("{} has {}, of which the driver and CUDA take {} (assumed):\n", gpu.title,
-            bytes_text(memory), bytes_text(assumed_context_bytes));
-  if (with_context > memory) {
-    print_out("the run does not fit: {} are missing\n  try: {}\n",
-              bytes_text(with_context - memory), what_to_lower(run, memory, with_context - memory));
+            bytes_text(all), bytes_text(assumed_context_bytes));
+  if (needed > memory) {
+    print_out("the run does not fit: {} are missing\n  try: {}\n", bytes_text(missing),
+              what_to_change(run, memory, missing));
     return false;
   }
-  const std::size_t remain = memory - with_context;
+  const std::size_t remain = memory - needed;
   const bool counts_workspaces = gpu.without_cudnn.empty();
   const std::size_t stages = run.pipeline.partition.size() * run.pipeline.replicas;
   const bool certain = counts_workspaces || remain >= stages * plan_workspace_limit;

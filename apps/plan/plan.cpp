@@ -6,10 +6,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "actors/block_costs.h"
+#include "actors/pipeline_bytes.h"
 #include "apps/command.h"
 #include "apps/error_wording.h"
 #include "apps/options/load_options.h"
@@ -19,6 +22,7 @@
 #include "apps/verbs.h"
 #include "ops/described_device.h"
 #include "ops/devices.h"
+#include "ops/gpu_sizes.h"
 #include "runtime/bytes_text.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
@@ -167,6 +171,23 @@ void check_routes(const PlannedRun& run) {
   }
 }
 
+/// What the pipeline needs on its device with a batch of another size: its blocks in proportion,
+/// apart from what a product and an attention may take whatever their sizes.
+std::size_t bytes_on_device(const PipelineOptions& pipeline, std::int64_t batch_size,
+                            std::int64_t micro_batches, bool graphs) {
+  PipelineOptions other = pipeline;
+  other.batch_size = batch_size;
+  other.micro_batches = static_cast<std::uint32_t>(micro_batches);
+  other.cuda_graphs = other.cuda_graphs && graphs;
+  const std::size_t fixed_scratch =
+      product_workspace_limit + 2 * std::size_t{scores_of_a_part} * size_of(pipeline.dtype);
+  for (BlockCosts& costs : other.block_costs)
+    scale_samples(costs, static_cast<std::int64_t>(micro_batch_samples(other)),
+                  static_cast<std::int64_t>(micro_batch_samples(pipeline)), fixed_scratch);
+  return memory_bound(other, build_pipeline(other), other.data.dataset.bytes_in_memory())
+      .total(MemoryBound::Place::device);
+}
+
 int plan(const PlanArguments& arguments, const Definitions& own) {
   const StopSignal on_signal(stop_before_the_end);
   const auto described = device_of_flag(arguments.device);
@@ -195,7 +216,8 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
                      .bounds = {},
                      .processes_per_host = arguments.processes_per_host,
                      .topology = std::move(topology),
-                     .gpu = std::move(gpu)};
+                     .gpu = std::move(gpu),
+                     .gpu_bytes = std::bind_front(bytes_on_device, std::cref(pipeline))};
   check_routes(planned);
   for (std::uint32_t process = 0; process < processes; ++process)
     planned.bounds.push_back(memory_bound(pipeline, graph, data.bytes_in_memory(), process));

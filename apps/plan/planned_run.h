@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct PlannedRun {
   int processes_per_host = 1;
   TransportTopology topology;
   std::optional<PlannedGpu> gpu;  ///< of each process; nothing: the CPU computes
+  /// The bytes that the GPU needs for a batch of other sizes, with or without CUDA graphs.
+  std::function<std::size_t(std::int64_t batch_size, std::int64_t micro_batches, bool graphs)>
+      gpu_bytes;
 
   std::uint32_t processes() const { return static_cast<std::uint32_t>(bounds.size()); }
   /// Processes are numbered host by host.

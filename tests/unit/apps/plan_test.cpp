@@ -293,6 +293,52 @@ TEST_F(Plan, FailsIfTheRunDoesNotFitTheGpu) {
   EXPECT_THAT(planned.error, Not(HasSubstr("error")));
 }
 
+TEST_F(Plan, NamesTheBatchesThatFit) {
+  const auto planned = [&](std::int64_t batch_size, int micro_batches) {
+    return plan({"--device", "a100", "-r", "data.count=100000", "-r", "model.widths=[65536, 32]",
+                 "-r", fmt::format("train.batch_size={}", batch_size), "-r",
+                 fmt::format("train.micro_batches={}", micro_batches)});
+  };
+  const std::string out = planned(100'000, 1).out;
+  EXPECT_THAT(out, HasSubstr("\n  try: raise train.micro_batches from 1 to 8, or lower "));
+  EXPECT_EQ(planned(100'000, 4).code, exit_failed);
+  EXPECT_EQ(planned(100'000, 8).code, exit_done);
+  const std::string to = "train.batch_size from 100000 to ";
+  ASSERT_THAT(out, HasSubstr(to));
+  const std::int64_t fits = std::stoll(out.substr(out.find(to) + to.size()));
+  EXPECT_EQ(planned(fits, 1).code, exit_done);
+  EXPECT_EQ(planned(fits + 1, 1).code, exit_failed);
+}
+
+// What an attention works in does not shrink with the samples.
+TEST_F(Plan, NamesABatchOfAVisionTransformerThatFits) {
+  const auto planned = [&](std::int64_t batch_size) {
+    return plan({"--device", "a100", "-r",
+                 "model={file: " TROUPE_SOURCE_DIR "/tests/golden/graphs/vit.pt2}", "-r",
+                 "data={name: synthetic, shape: [3, 20, 24], count: 1000000}", "-r",
+                 "parallel.pipeline=1", "-r", "parallel.partition=[]", "-r",
+                 fmt::format("train.batch_size={}", batch_size), "-r", "train.micro_batches=1"});
+  };
+  const std::string out = planned(1'000'000).out, to = "train.batch_size from 1000000 to ";
+  ASSERT_THAT(out, HasSubstr(to));
+  EXPECT_EQ(planned(std::stoll(out.substr(out.find(to) + to.size()))).code, exit_done);
+}
+
+// In 16 bits, what kernels work in grows with the samples too.
+TEST_F(Plan, NamesTheMicroBatchesThatFitInSixteenBits) {
+  const auto planned = [&](int micro_batches) {
+    return plan({"--device", "a100", "-r", "model={name: mnist_cnn}", "-r",
+                 "data={name: synthetic, shape: [1, 28, 28], count: 400000}", "-r",
+                 "parallel.pipeline=1", "-r", "parallel.partition=[]", "-r", "precision=bf16-mixed",
+                 "-r", "train.batch_size=400000", "-r",
+                 fmt::format("train.micro_batches={}", micro_batches)});
+  };
+  EXPECT_THAT(planned(1).out,
+              HasSubstr("\n  try: raise train.micro_batches from 1 to 4, or lower "));
+  EXPECT_EQ(planned(2).code, exit_failed);
+  EXPECT_EQ(planned(4).code, exit_done);
+}
+
 TEST_F(Plan, SaysHowToPlanWithoutTheDataWhereTheyAreMissing) {
   for (const std::string data :
        {"image_folder", "image_folder, path: /no/such", "cifar10, path: /no/such",
@@ -333,8 +379,14 @@ std::string printed_memory(std::size_t activations, std::size_t state, std::uint
                             {"stage 0 CUDA graphs", graphs * gib, on_device},
                             {"data set", 77}}}},
       .topology = TransportTopology({{}}, automatic_transport),
-      .gpu = PlannedGpu{
-          .title = "A GPU", .memory_bytes = 10 * gib + gib / 2, .without_cudnn = without_cudnn}};
+      .gpu =
+          PlannedGpu{
+              .title = "A GPU", .memory_bytes = 10 * gib + gib / 2, .without_cudnn = without_cudnn},
+      .gpu_bytes = [&](std::int64_t batch_size, std::int64_t of, bool with_graphs) {
+        const std::int64_t samples = batch_size / of, planned = 16 / micro_batches;
+        return activations * gib * samples / planned +
+               (state + images + (with_graphs ? graphs : 0)) * gib;
+      }};
   testing::internal::CaptureStdout();
   print_memory(run);
   std::fflush(stdout);
@@ -347,12 +399,30 @@ TEST(PlannedMemory, SaysByHowMuchAGpuIsTooSmallAndWhatToLower) {
   EXPECT_THAT(
       printed_memory(9, 3, 4),
       HasSubstr("A GPU has 10.5 GiB, of which the driver and CUDA take 1.5 GiB (assumed):\nthe run "
-                "does not fit: 3.0 GiB are missing\n  try: raise train.micro_batches (4, of 4 "
-                "samples), or lower train.batch_size (16)\n"));
-  EXPECT_THAT(printed_memory(9, 3, 16), HasSubstr("\n  try: lower train.batch_size (16)\n"));
+                "does not fit: 3.0 GiB are missing\n  try: raise train.micro_batches from 4 to 8, "
+                "or lower train.batch_size from 16 to 8\n"));
+  EXPECT_THAT(
+      printed_memory(9, 3, 16),
+      HasSubstr("\n  try: lower train.batch_size and train.micro_batches together, choose a "
+                "smaller model, or use fewer stages or replicas\n"));
   EXPECT_THAT(printed_memory(6, 3, 4, 0, 2),
               HasSubstr("\n  try: set cuda_graphs to false: the graphs take 2.0 GiB\n"));
-  EXPECT_THAT(printed_memory(9, 3, 4, 0, 2), HasSubstr("try: raise train.micro_batches"));
+  EXPECT_THAT(
+      printed_memory(9, 3, 4, 0, 2),
+      HasSubstr("\n  try: raise train.micro_batches from 4 to 16, or lower train.batch_size "
+                "from 16 to 4\n"));
+  EXPECT_THAT(printed_memory(20, 3, 4, 0, 2),
+              HasSubstr("\n  try: set cuda_graphs to false; then raise train.micro_batches from 4 "
+                        "to 16, or lower train.batch_size from 16 to 4\n"));
+  EXPECT_THAT(printed_memory(20, 3, 4, 2),
+              HasSubstr("\n  try: set data.resident to false; then raise train.micro_batches from "
+                        "4 to 16, or lower train.batch_size from 16 to 4\n"));
+  EXPECT_THAT(printed_memory(20, 3, 4, 2, 2),
+              HasSubstr("\n  try: set cuda_graphs and data.resident to false; then raise "
+                        "train.micro_batches from 4 to 16"));
+  EXPECT_THAT(
+      printed_memory(5, 3, 16, 2, 2),
+      HasSubstr("\n  try: set cuda_graphs and data.resident to false: they take 4.0 GiB\n"));
   EXPECT_THAT(printed_memory(1, 12, 4),
               HasSubstr("the weights' state and gradients alone take 12.0 GiB: choose a smaller "
                         "model"));
