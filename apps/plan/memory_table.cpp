@@ -132,10 +132,10 @@ bool print_fit(const PlannedRun& run, std::size_t needed) {
   if (gpu.memory_bytes <= 0) return true;
   const auto all = static_cast<std::size_t>(gpu.memory_bytes);
   const std::size_t memory = all - std::min(all, assumed_context_bytes);
-  const std::size_t missing = needed + assumed_context_bytes - all;
   print_out("{} has {}, of which the driver and CUDA take {} (assumed):\n", gpu.title,
             bytes_text(all), bytes_text(assumed_context_bytes));
   if (needed > memory) {
+    const std::size_t missing = needed + assumed_context_bytes - all;
     print_out("the run does not fit: {} are missing\n  try: {}\n", bytes_text(missing),
               what_to_change(run, memory, missing));
     return false;
