@@ -172,7 +172,7 @@ void check_routes(const PlannedRun& run) {
 }
 
 /// What the pipeline needs on its device with a batch of another size: its blocks in proportion,
-/// apart from what a product and an attention may take whatever their sizes.
+/// apart from the workspaces that products and attentions may take whatever their sizes.
 std::size_t bytes_on_device(const PipelineOptions& pipeline, std::int64_t batch_size,
                             std::int64_t micro_batches, bool graphs) {
   PipelineOptions other = pipeline;

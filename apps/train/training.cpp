@@ -255,7 +255,7 @@ std::vector<BlockCosts> costs_with(const PipelineOptions& pipeline, std::int64_t
   try {
     return measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
                           pipeline.stream, samples, repetitions, freezes_of(pipeline));
-  } catch (const OutOfMemory& error) {  // no actor is there that the error could name
+  } catch (const OutOfMemory& error) {  // there is no actor yet that it could name
     throw OutOfMemory(
         fmt::format("measuring the blocks of {} with {}: {}", model_title(pipeline.model),
                     counted(samples, "sample"), error.message()),

@@ -45,8 +45,8 @@ inline dim3 blocks_for(std::int64_t count, int threads = block_threads) {
 }
 
 /// Launches a kernel on a stream, which must outlive the Launch: `Launch(stream, blocks,
-/// threads)(kernel, arguments...)`. Throws Error if CUDA refuses the launch, also a second time
-/// where memory was out; what fails later ends the stream's fences with an error.
+/// threads)(kernel, arguments...)`. If memory is out, it launches once more (with_memory.h). Throws
+/// Error if CUDA refuses the launch; what fails later ends the stream's fences with an error.
 class Launch {
  public:
   Launch(const Stream& stream, dim3 blocks, dim3 threads,

@@ -31,7 +31,7 @@ std::string_view name_of(OptionTree::Kind kind) {
   return "";
 }
 
-/// A value as it is quoted in messages: what stands there, on one line, cut where it is long.
+/// A value as messages quote it: on one line, cut if it is long.
 std::string shown(const OptionTree& tree) {
   if (tree.kind != OptionTree::Kind::scalar) return std::string(name_of(tree.kind));
   const std::string text = printable(tree.scalar, 60) + (tree.scalar.size() > 60 ? "..." : "");

@@ -310,7 +310,7 @@ TEST_F(Plan, NamesTheBatchesThatFit) {
   EXPECT_EQ(planned(fits + 1, 1).code, exit_failed);
 }
 
-// What an attention works in does not shrink with the samples.
+// The workspace of an attention does not shrink with the samples.
 TEST_F(Plan, NamesABatchOfAVisionTransformerThatFits) {
   const auto planned = [&](std::int64_t batch_size) {
     return plan({"--device", "a100", "-r",
@@ -324,7 +324,7 @@ TEST_F(Plan, NamesABatchOfAVisionTransformerThatFits) {
   EXPECT_EQ(planned(std::stoll(out.substr(out.find(to) + to.size()))).code, exit_done);
 }
 
-// In 16 bits, what kernels work in grows with the samples too.
+// In 16 bits, workspaces grow with the samples too.
 TEST_F(Plan, NamesTheMicroBatchesThatFitInSixteenBits) {
   const auto planned = [&](int micro_batches) {
     return plan({"--device", "a100", "-r", "model={name: mnist_cnn}", "-r",
