@@ -67,8 +67,8 @@ class Place:
                 [*dict.fromkeys(map(str, self.folders)), *([given] if given else [])])
 
     def find_cuda(self):
-        """Folders are added only for what is not found without, and after those of the others: they
-        come before the RUNPATH, so another cuDNN in one would replace that of the build."""
+        """Folders are added only for what is not found without, and after those of the others: another
+        cuDNN in one must not replace that of the build."""
         self.cuda = self.linked()
         missing = [name for name, path in self.cuda.items() if not path]
         if not missing:
