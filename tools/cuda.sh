@@ -27,6 +27,8 @@ present_toolkit() {
   return 1
 }
 
+has_pip() { python3 -m pip --version >/dev/null 2>&1; }
+
 # get_wheels LIST FOLDER: downloads the wheels of a list in tools/cuda and merges them into one tree with bin/, include/,
 # lib/ and lib64/, once.
 get_wheels() {
@@ -36,8 +38,8 @@ get_wheels() {
   exec {lock}>"$2.lock"
   flock "$lock" # another ./dev may be downloading it
   [ ! -e "$2" ] || return 0
-  python3 -m pip --version >/dev/null 2>&1 ||
-    fail "python3 with pip is needed to get $2 from PyPI" "apt-get install python3-pip"
+  has_pip || ! command -v dpkg-query >/dev/null || install_packages cuda >&2
+  has_pip || fail "python3 with pip is needed to get $2 from PyPI" "install python3 and pip, and repeat the command"
   local machine part=$2.part wheel folder
   local -a platforms=()
   machine=$(uname -m)
