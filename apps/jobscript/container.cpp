@@ -13,9 +13,14 @@
 namespace troupe {
 namespace {
 
-/// Troupe is made of packages of Debian 12, so the image is one; `./dev build` installs them.
-constexpr const char* build_steps =
-    "./dev build release && cmake --install build/release --prefix /usr/local && rm -rf /src";
+/// Troupe is made of packages of Debian 12, so the image is one; `./dev build` installs them. It
+/// gets CUDA from PyPI, and the installation takes CUDA's libraries along.
+std::string build_steps(const JobLayout& layout) {
+  return fmt::format(
+      "{} -DTROUPE_TESTS=OFF -DTROUPE_BENCH=OFF && "
+      "cmake --install build/release --prefix /usr/local && rm -rf /src",
+      layout.computes_on_gpu() ? build_for(layout.kind) : "./dev build");
+}
 
 /// A file beside the script, from where the job is submitted.
 std::string beside(const JobRequest& request, const char* name) {
@@ -44,8 +49,13 @@ DefinitionFile containerfile(const JobLayout& layout, const JobRequest& request)
           "#   {}\n"
           "FROM docker.io/library/debian:12\n"
           "COPY . /src\n"
-          "RUN cd /src && {}\n",
-          layout.profile.title, layout.kind.architecture, how, build_steps)};
+          "RUN cd /src && {}\n"
+          "{}",
+          layout.profile.title, layout.kind.architecture, how, build_steps(layout),
+          // Without them, enroot and Docker bring no driver into the container.
+          layout.computes_on_gpu()
+              ? "ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility\n"
+              : "")};
 }
 
 DefinitionFile apptainer_definition(const JobLayout& layout, const JobRequest& request) {
@@ -66,7 +76,7 @@ DefinitionFile apptainer_definition(const JobLayout& layout, const JobRequest& r
           "%runscript\n"
           "    exec /usr/local/bin/troupe \"$@\"\n",
           layout.profile.title, layout.kind.architecture, from_sources(image_of(request)),
-          from_sources(beside(request, "troupe.def")), build_steps)};
+          from_sources(beside(request, "troupe.def")), build_steps(layout))};
 }
 
 /// A basic string of TOML.

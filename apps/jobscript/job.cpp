@@ -96,9 +96,6 @@ std::int64_t choose_processes(const JobLayout& layout, const JobRequest& request
 void check_demanded_gpu(const JobLayout& layout, const JobRequest& request) {
   if (!request.gpu_demand) return;
   const auto& [option, remedy] = *request.gpu_demand;
-  if (request.takes_described_image())
-    refuse(option + ", but the image that --container describes has no CUDA",
-           "name one that has it by --image, or " + remedy);
   if (layout.computes_on_gpu()) return;
   if (!layout.profile.has_cuda_gpus())
     refuse(fmt::format("{}, but {} has no NVIDIA GPUs", option, layout.profile.title), remedy);
@@ -189,14 +186,11 @@ std::int64_t busy_cores(const JobLayout& layout, const JobShape& shape) {
 void add_gpu_notes(JobLayout& layout, const JobRequest& request) {
   const Profile& profile = layout.profile;
   auto& notes = layout.notes;
-  const std::string_view why_on_cpu = request.takes_described_image()
-                                          ? "the image that --container describes has no CUDA"
-                                      : built_with_cuda ? "device is cpu"
-                                                        : "this troupe is built without CUDA";
-  if (request.gpu_demand && !built_with_cuda)
-    notes.push_back(fmt::format(
-        "this troupe is built without CUDA, which the job needs: run ./dev build --cuda{}",
-        layout.kind.gpu == "V100" ? "=12 (CUDA 13 has no kernels for V100)" : ""));
+  const std::string_view why_on_cpu =
+      built_with_cuda ? "device is cpu" : "this troupe is built without CUDA";
+  if (request.gpu_demand && !built_with_cuda && request.container.empty())
+    notes.push_back("this troupe is built without CUDA, which the job needs: run " +
+                    build_for(layout.kind));
   if (layout.gpus > 0 && !layout.kind.gpu_cuda)
     notes.push_back(
         fmt::format("Troupe has no kernels for {}: the {} of a node stay idle; "
@@ -274,6 +268,11 @@ bool JobLayout::holds(const ClusterProfile::Line& line) const {
   return std::all_of(line.when.begin(), line.when.end(), [&](const std::string& word) {
     return std::find(conditions.begin(), conditions.end(), word) != conditions.end();
   });
+}
+
+std::string build_for(const ClusterProfile::NodeKind& kind) {
+  // Later versions of CUDA have no kernels for V100.
+  return kind.gpu == "V100" ? "./dev build --cuda=12" : "./dev build --cuda";
 }
 
 void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processes) {

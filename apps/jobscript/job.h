@@ -45,9 +45,7 @@ struct JobRequest {
       "srun";             ///< srun: a task is a process; launch: `troupe launch` starts them
   std::string container;  ///< edf, apptainer, podman or empty
   std::string image;      ///< of the container; empty: named after it, in `folder`
-  /// Whether the job runs in the image that the definition file describes, which has no CUDA.
-  bool takes_described_image() const { return !container.empty() && image.empty(); }
-  std::string folder;  ///< of the definition files, relative to where the job is submitted
+  std::string folder;     ///< of the definition files, relative to where the job is submitted
   std::string program = "troupe";
   std::vector<std::string> sbatch;  ///< further options of #SBATCH, as they stand
 };
@@ -86,6 +84,9 @@ struct JobLayout {
   bool computes_on_gpu() const { return gpus > 0 && !gpus_stay_idle; }
   bool holds(const ClusterProfile::Line& line) const;
 };
+
+/// The command that builds Troupe for the GPUs of such nodes.
+std::string build_for(const ClusterProfile::NodeKind& kind);
 
 /// Throws Error{usage} for requests that exceed the cluster (more nodes, time or GPUs than any
 /// partition allows, several processes of a run on a GPU). Throws Error{bad_options} with the line

@@ -209,9 +209,8 @@ int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
   OptionOrigins origins;
   const Options options = load_options(arguments.options, arguments.overrides, call.own, &origins);
   request.gpu_demand = gpu_demand_of(options);
-  request.computes_on_gpus = !request.takes_described_image() &&
-                             options.device != DeviceChoice::cpu &&
-                             (built_with_cuda || request.gpu_demand);
+  request.computes_on_gpus =
+      options.device != DeviceChoice::cpu && (built_with_cuda || request.gpu_demand);
   const JobShape shape = shape_of(options, origins, arguments);
   const JobLayout layout = lay_out_job(profile, request, shape);
   const auto definitions = container_files(layout, request);

@@ -207,15 +207,28 @@ TEST_F(Jobscript, RefusesARunThatDemandsAGpuWhereItWouldGetNone) {
   wanted.gpus_per_node = 0;
   EXPECT_EQ(plan("small", wanted),
             "device is cuda, but the job has no GPUs | --gpus-per-node 1, or -r device=cpu");
-  JobRequest image = request(1, hours(1));
-  image.gpu_demand = wanted.gpu_demand;
-  image.container = "apptainer";
-  EXPECT_EQ(plan("small", image),
-            "device is cuda, but the image that --container describes has no CUDA | name one that "
-            "has it by --image, or -r device=cpu");
-  image.image = "with_cuda.sif";
-  image.computes_on_gpus = true;
-  EXPECT_EQ(plan("small", image), "no error");
+}
+
+TEST_F(Jobscript, DescribesAnImageWithCudaForARunOnAGpu) {
+  JobRequest wanted = request_on_gpus(1);
+  wanted.gpu_demand = {"device is cuda", "-r device=cpu"};
+  const auto definition = [&](const char* cluster, const char* engine) {
+    wanted.container = engine;
+    const JobLayout plan = lay_out_job(find_profile(cluster), wanted, shape(1, 1));
+    if (wanted.computes_on_gpus) {
+      EXPECT_THAT(job_script(plan, wanted, {"", "o.yaml", {}}), Not(HasSubstr("without CUDA")));
+    }
+    return container_files(plan, wanted).at(0).content;
+  };
+  EXPECT_THAT(
+      definition("alps-clariden", "edf"),
+      AllOf(HasSubstr("&& ./dev build --cuda -D"), HasSubstr("\nENV NVIDIA_VISIBLE_DEVICES=all ")));
+  EXPECT_THAT(definition("fir", "apptainer"), HasSubstr("\n    ./dev build --cuda -D"));
+  EXPECT_THAT(definition("puhti", "apptainer"), HasSubstr("\n    ./dev build --cuda=12 -D"));
+  wanted.computes_on_gpus = false;
+  wanted.gpu_demand = {};
+  EXPECT_THAT(definition("alps-clariden", "edf"),
+              AllOf(HasSubstr("&& ./dev build -D"), Not(HasSubstr("NVIDIA"))));
 }
 
 TEST_F(Jobscript, AsksForAsManyIdleGpusAsThereAreProcesses) {
