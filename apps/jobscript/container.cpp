@@ -105,10 +105,11 @@ DefinitionFile edf(const JobLayout& layout, const JobRequest& request) {
       "# Environment of the container engine on {}; the job script hands it to srun.\n"
       "image = {}\n",
       layout.profile.title, toml_text(is_file ? from_anywhere(image, "${PWD}") : image));
-  std::vector<std::string> mounts;
-  mounts.reserve(layout.profile.container.mounts.size());
+  std::vector<std::string> mounts{toml_text("${PWD}:${PWD}")};
   for (const std::string& mount : layout.profile.container.mounts)
     mounts.push_back(toml_text(from_and_to(mount)));
+  if (const std::string& data = request.data_folder; !data.empty())
+    mounts.push_back(toml_text(from_and_to(data)));
   text += fmt::format("mounts = [{}]\n", fmt::join(mounts, ", "));
   text += "workdir = \"${PWD}\"\n";
   if (layout.gpus > 0 && !layout.profile.container.annotations.empty()) {
@@ -165,9 +166,11 @@ std::string container_setup(const JobLayout& layout, const JobRequest& request) 
                   " --volume \"$PWD:$PWD\"";
   if (layout.gpus > 0 && layout.kind.gpu_cuda)
     words += apptainer ? " --nv" : " --device nvidia.com/gpu=all";
+  const char* mounts = apptainer ? " --bind " : " --volume ";
   for (const std::string& mount : layout.profile.container.mounts)
-    words += fmt::format(" {} {}", apptainer ? "--bind" : "--volume",
-                         apptainer ? mount : from_and_to(mount));
+    words += mounts + (apptainer ? mount : from_and_to(mount));
+  if (const std::string& data = request.data_folder; !data.empty())
+    words += mounts + shell_word(apptainer ? data : from_and_to(data));
   if (!apptainer)
     for (const char* prefix : {"SLURM", "TROUPE", "OMP", "CUDA", "NCCL", "FI"})
       words += fmt::format(" --env '{}_*'", prefix);

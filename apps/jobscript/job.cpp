@@ -224,22 +224,28 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
     notes.emplace_back(
         "precision is bf16-mixed, for which CPUs need AVX-512 BF16 or AMX: troupe doctor on a node "
         "tells whether it has one");
+  if (request.container.empty() && !request.built_for.empty() &&
+      request.built_for != layout.kind.architecture)
+    notes.push_back(
+        fmt::format("this troupe is built for {}, but the nodes {} are {}: build it on one of them",
+                    request.built_for, layout.kind.name, layout.kind.architecture));
   add_gpu_notes(layout, request);
   const std::int64_t used =
       layout.gpus > 0 ? layout.tasks * layout.cores : busy_cores(layout, shape);
   if (layout.partition.whole_nodes && used < layout.kind.cores / 2)
     notes.push_back(
-        fmt::format("{} allocates whole nodes: the job pays for {} cores of each and "
-                    "uses {}",
+        fmt::format("{} allocates whole nodes: the job pays for {} cores of each, and "
+                    "its threads need {}",
                     layout.partition.name, layout.kind.cores, used));
   if (std::string parts = parts_of_nodes(layout); !parts.empty()) notes.push_back(std::move(parts));
-  // The container has Debian's package of Fashion-MNIST.
-  if (!shape.fetched_data.empty() &&
-      (shape.fetched_data != "fashion_mnist" || request.container.empty()))
+  if (!shape.fetched_data.empty() && !has_data_in_image(shape, request))
     notes.push_back(fmt::format(
-        "data.path is empty: run '{} fetch {}' on a login node first, or copy the files "
-        "and give -r data.path=FOLDER",
-        program_name(), shape.fetched_data));
+        "data.path is empty: run '{} fetch {}' on a login node first ({}), or give "
+        "-r data.path=FOLDER",
+        program_name(), shape.fetched_data,
+        request.data_folder.empty()
+            ? "with TROUPE_DATA set, also for jobscript, if nodes cannot read ~/.local/share/troupe"
+            : "into " + request.data_folder));
   const double of_node = layout.gpus > 0
                              ? layout.kind.gpu_memory * static_cast<double>(layout.kind.gpus)
                              : layout.kind.core_memory * static_cast<double>(layout.kind.cores);
@@ -270,8 +276,12 @@ bool JobLayout::holds(const ClusterProfile::Line& line) const {
   });
 }
 
+bool has_data_in_image(const JobShape& shape, const JobRequest& request) {
+  return shape.fetched_data == "fashion_mnist" && !request.container.empty();
+}
+
 std::string build_for(const ClusterProfile::NodeKind& kind) {
-  // Later versions of CUDA have no kernels for V100.
+  // CUDA 13 has no kernels for V100.
   return kind.gpu == "V100" ? "./dev build --cuda=12" : "./dev build --cuda";
 }
 

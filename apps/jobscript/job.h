@@ -48,6 +48,9 @@ struct JobRequest {
   std::string folder;     ///< of the definition files, relative to where the job is submitted
   std::string program = "troupe";
   std::vector<std::string> sbatch;  ///< further options of #SBATCH, as they stand
+  std::vector<std::string> setup;   ///< further commands before the run, such as module load
+  std::string data_folder;          ///< TROUPE_DATA, if the run reads there; empty: not set
+  std::string built_for;            ///< architecture of `program`; empty: unknown
 };
 
 /// The requirements of the options file for processes, with their positions in the file.
@@ -84,6 +87,9 @@ struct JobLayout {
   bool computes_on_gpu() const { return gpus > 0 && !gpus_stay_idle; }
   bool holds(const ClusterProfile::Line& line) const;
 };
+
+/// Whether the container has the data set: Debian's package of Fashion-MNIST.
+bool has_data_in_image(const JobShape& shape, const JobRequest& request);
 
 /// The command that builds Troupe for the GPUs of such nodes.
 std::string build_for(const ClusterProfile::NodeKind& kind);

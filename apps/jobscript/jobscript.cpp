@@ -1,9 +1,11 @@
 // troupe jobscript: the script that runs an options file on a known cluster.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -136,6 +138,9 @@ JobRequest complete(const JobscriptArguments& arguments, const Invocation& call)
                                 ? std::chrono::seconds(0)
                                 : time_of("--signal-before", arguments.signal_before);
   request.requeue = !arguments.no_requeue;
+  utsname system{};
+  if (arguments.program.empty() && ::uname(&system) == 0)
+    request.built_for = static_cast<const char*>(system.machine);
   if (arguments.cpu) {
     if (request.gpus_per_node && *request.gpus_per_node > 0)
       throw Error(ErrorCode::usage, "--cpu and --gpus-per-node contradict each other",
@@ -156,10 +161,18 @@ JobRequest complete(const JobscriptArguments& arguments, const Invocation& call)
                   fmt::format("\"{}\" cannot stand in a line of #SBATCH", word->substr(0, 60)),
                   request.name == *word ? "give a --name of letters, digits, - and _"
                                         : "leave out blanks, quotes, # and $");
+  for (const auto& [option, lines] :
+       {std::pair{"--sbatch", &request.sbatch}, std::pair{"--setup", &request.setup}})
+    for (const std::string& line : *lines)
+      if (std::ranges::any_of(line, is_control))
+        throw Error(ErrorCode::usage,
+                    fmt::format("{} has a line break or another control character", option),
+                    fmt::format("give each line with its own {}", option));
   for (const std::string& option : request.sbatch)
-    if (std::ranges::any_of(option, is_control))
-      throw Error(ErrorCode::usage, "--sbatch has a line break or another control character",
-                  "give each option in one line, with its own --sbatch");
+    if (!option.starts_with('-'))
+      throw Error(
+          ErrorCode::usage, fmt::format("--sbatch is {}", printable(option, 60)),
+          fmt::format("--sbatch={}{}", option.size() == 1 ? "-" : "--", printable(option, 60)));
   return request;
 }
 
@@ -195,6 +208,20 @@ std::optional<GpuDemand> gpu_demand_of(const Options& options) {
   return std::nullopt;
 }
 
+/// TROUPE_DATA, if the run reads there.
+std::string data_folder(const JobShape& shape, const JobRequest& request) {
+  const char* data = std::getenv("TROUPE_DATA");
+  if (!data || *data == '\0' || shape.fetched_data.empty() || has_data_in_image(shape, request))
+    return {};
+  std::string folder = fs::absolute(data).lexically_normal().string();
+  if (!request.container.empty() && folder.find_first_of(":,$") != std::string::npos)
+    throw Error(
+        ErrorCode::usage,
+        fmt::format("TROUPE_DATA is {}, which containers cannot mount", printable(folder, 200)),
+        "give it a path without : , and $");
+  return folder;
+}
+
 int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
   if (arguments.list) return list_clusters();
   if (arguments.cluster.empty())
@@ -212,6 +239,7 @@ int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
   request.computes_on_gpus =
       options.device != DeviceChoice::cpu && (built_with_cuda || request.gpu_demand);
   const JobShape shape = shape_of(options, origins, arguments);
+  request.data_folder = data_folder(shape, request);
   const JobLayout layout = lay_out_job(profile, request, shape);
   const auto definitions = container_files(layout, request);
   const std::string script = job_script(layout, request,
@@ -287,7 +315,8 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
                    "time before the limit to save and stop (3m); 0: never")
       ->type_name("TIME");
   verb->add_flag("--no-requeue", arguments->no_requeue, "do not requeue the job to resume");
-  verb->add_option("--mail", request.mail, "e-mail address for end, failure and requeue of the job")
+  verb->add_option("--mail,--mail-user", request.mail,
+                   "e-mail address for end, failure and requeue of the job")
       ->type_name("ADDRESS");
   verb->add_option("--launcher", request.launcher, "program that starts the processes")
       ->check(CLI::IsMember({"srun", "launch"}))
@@ -301,6 +330,10 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("--sbatch", request.sbatch,
                    "option to pass to sbatch unchanged; may be repeated")
       ->type_name("OPTION")
+      ->allow_extra_args(false);
+  verb->add_option("--setup", request.setup,
+                   "command before the run, such as 'module load troupe'; may be\nrepeated")
+      ->type_name("COMMAND")
       ->allow_extra_args(false);
   verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
       ->type_name("KEY=VALUE")

@@ -28,13 +28,17 @@ std::string heading(const JobLayout& layout, const ScriptText& text) {
       layout.profile.site);
 }
 
-std::string environment(const JobLayout& layout) {
+std::string environment(const JobLayout& layout, const JobRequest& request) {
   std::string text =
       "\n# The log begins with this script and its environment.\n"
       "cat \"$0\"\n"
       "env | grep -E '^(SLURM|CUDA|NCCL|FI|OMP|TROUPE)_' | grep -v '^TROUPE_JOB_KEY=' | sort\n\n";
   for (const auto& line : layout.profile.setup)
     if (layout.holds(line)) text += with_reason(line.text, line.why);
+  if (!request.data_folder.empty())
+    text += with_reason("export TROUPE_DATA=" + shell_word(request.data_folder),
+                        "where `troupe fetch` has downloaded to");
+  for (const std::string& line : request.setup) text += line + '\n';
   // Oversubscribed cores are slower than too few threads.
   text +=
       with_reason("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK", "threads of a process: its cores");
@@ -161,7 +165,7 @@ std::string job_script(const JobLayout& layout, const JobRequest& request, const
   for (const std::string& note : layout.notes) script += comment("Note: " + note + ".");
   script += "#\n" + directives(layout, request);
   script += "\nset -euo pipefail\n";
-  script += environment(layout);
+  script += environment(layout, request);
   script += rendezvous();
   script += presence_test(request);
   script += run_lines(layout, request, text);

@@ -337,6 +337,43 @@ TEST_F(Jobscript, StartsProcessesInApptainerWithTheSitesFolders) {
   EXPECT_EQ(container_files(plan, wanted).at(0).name, "troupe.def");
 }
 
+TEST_F(Jobscript, ShowsContainersTheFoldersOfTheJobAndItsData) {
+  file("small.yaml", small_profile);
+  JobRequest wanted = request(1, hours(1), 2);
+  wanted.container = "edf";
+  wanted.data_folder = "/data of/me";
+  const JobLayout alps = lay_out_job(find_profile("alps-clariden"), wanted, shape(2, 1));
+  EXPECT_THAT(container_files(alps, wanted).at(1).content,
+              HasSubstr("mounts = [\"${PWD}:${PWD}\", \"/capstor:/capstor\", "
+                        "\"/iopsstor:/iopsstor\", \"/data of/me:/data of/me\"]\n"));
+  EXPECT_THAT(job_script(alps, wanted, {"", "o.yaml", {}}),
+              HasSubstr("\nexport TROUPE_DATA='/data of/me' "));
+  wanted.container = "apptainer";
+  const JobLayout small = lay_out_job(find_profile("small"), wanted, shape(2, 1));
+  EXPECT_THAT(job_script(small, wanted, {"", "o.yaml", {}}),
+              HasSubstr(" --bind \"$PWD\" --nv --bind /data --bind '/data of/me' "));
+}
+
+TEST_F(Jobscript, RunsTheUsersCommandsBeforeTheRun) {
+  file("small.yaml", small_profile);
+  JobRequest wanted = request(1, hours(1));
+  wanted.setup = {"module load troupe/0.1.0", "ulimit -c 0"};
+  const std::string text = script("small", wanted, shape(1, 1));
+  const auto setup = text.find("\nmodule load troupe/0.1.0\nulimit -c 0\n");
+  ASSERT_NE(setup, std::string::npos);
+  EXPECT_LT(setup, text.find("command -v troupe"));
+}
+
+TEST_F(Jobscript, SaysThatTheNodesHaveAnotherProcessor) {
+  JobRequest wanted = request_on_gpus(1);
+  wanted.built_for = "x86_64";
+  EXPECT_THAT(script("olivia", wanted, shape(1, 1)),
+              HasSubstr("this troupe is built for x86_64, but the nodes gh200 are aarch64"));
+  EXPECT_THAT(script("fir", wanted, shape(1, 1)), Not(HasSubstr("is built for")));
+  wanted.container = "apptainer";
+  EXPECT_THAT(script("olivia", wanted, shape(1, 1)), Not(HasSubstr("is built for")));
+}
+
 TEST_F(Jobscript, FindsImageAndDefinitionInTheFolderTheyAreWrittenTo) {
   file("small.yaml", small_profile);
   JobRequest wanted = request(1, hours(1), 2);
@@ -387,8 +424,9 @@ TEST_F(Jobscript, SaysWhatAJobPaysForAndDoesNotUse) {
   JobRequest wanted = request(2, hours(1));
   wanted.gpus_per_node = 0;
   wanted.partition = "medium";
-  EXPECT_THAT(lay_out_job(find_profile("mahti"), wanted, shape(2, 1)).notes,
-              testing::Contains(HasSubstr("the job pays for 128 cores of each and uses 2")));
+  EXPECT_THAT(
+      lay_out_job(find_profile("mahti"), wanted, shape(2, 1)).notes,
+      testing::Contains(HasSubstr("the job pays for 128 cores of each, and its threads need 2")));
   wanted.partition = "gpumedium";
   wanted.gpus_per_node = 2;
   EXPECT_THAT(
@@ -407,6 +445,33 @@ TEST_F(Jobscript, SaysThatTheDemosDataIsDebians) {
   };
   EXPECT_THAT(with("data.path="), HasSubstr("give -r data.path=FOLDER"));
   EXPECT_THAT(with("data.name=synthetic"), Not(HasSubstr("data.path")));
+}
+
+TEST_F(Jobscript, HasTheFolderOfDataThatWereFetched) {
+  const std::string options = file("o.yaml", "model: {name: cifar_cnn}\ndata: {name: cifar10}\n");
+  setenv("TROUPE_DATA", "some data", 1);
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"jobscript", "--cluster",          "fir",  "-t", "2h",
+                                   "--setup",   "module load troupe", options};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_troupe(words);
+  };
+  const std::string folder = (std::filesystem::current_path() / "some data").string();
+  const Ran made = with({});
+  EXPECT_THAT(made.out, AllOf(HasSubstr("export TROUPE_DATA='" + folder + "' "),
+                              HasSubstr("\nmodule load troupe\n")));
+  EXPECT_THAT(made.error, HasSubstr("on a login node first (into " + folder + ")"));
+  const std::string output = file("job/none", "");
+  const std::vector<std::string> container{"--container", "apptainer", "-o",
+                                           std::filesystem::path(output).parent_path().string()};
+  EXPECT_EQ(with(container).code, exit_done);
+  std::vector<std::string> in_image = container;
+  in_image.insert(in_image.end(), {"--force", "-r", "data.name=fashion_mnist"});
+  setenv("TROUPE_DATA", "/a:b", 1);
+  EXPECT_EQ(with(in_image).code, exit_done);
+  EXPECT_THAT(with(container).error,
+              HasSubstr("TROUPE_DATA is /a:b, which containers cannot mount"));
+  unsetenv("TROUPE_DATA");
 }
 
 TEST_F(Jobscript, ListsTheOthersWhereAProfileIsBroken) {
@@ -517,6 +582,13 @@ TEST_F(Jobscript, RefusesWhatWouldBreakOutOfItsLine) {
       {"jobscript", "--cluster", "lumi", "-t", "2h", "--sbatch", "--comment=x\ntouch F", options});
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.error, HasSubstr("--sbatch has a line break"));
+  EXPECT_THAT(
+      run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "--setup", "a\nb", options}).error,
+      HasSubstr("--setup has a line break"));
+  EXPECT_THAT(
+      run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "--sbatch", "exclusive", options})
+          .error,
+      HasSubstr("try: --sbatch=--exclusive"));
   const std::string odd =
       file("a\ntouch F\n.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
   const Ran made = run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "--name", "a", odd});
