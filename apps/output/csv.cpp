@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <span>
 #include <sstream>
@@ -226,7 +228,8 @@ TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t
                                          columns_.loss_scale ? head_of_scale : "",
                                          columns_.skipped_steps ? head_of_skipped : "",
                                          columns_.gpu ? head_of_gpu : "", head_of_tests)))
-    throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path.string()),
+    throw Error(ErrorCode::io,
+                fmt::format("{} cannot be written: {}", path.string(), std::strerror(errno)),
                 "check permissions and free space of the output folder");
   if (fresh || file_.size() == 0) return;  // a device may have no end
   const Ends ends = ends_of(path);

@@ -115,11 +115,12 @@ void OutputFolder::write_options(const std::string& resolved) const {
   const fs::path aside = options().string() + ".new";
   std::ofstream file(aside, std::ios::binary | std::ios::trunc);
   file << resolved << std::flush;
+  std::error_code error(file ? 0 : errno, std::generic_category());
   file.close();
-  std::error_code error;
   if (file) fs::rename(aside, options(), error);
   if (!file || error)
-    throw Error(ErrorCode::io, fmt::format("{} cannot be written", options().string()),
+    throw Error(ErrorCode::io,
+                fmt::format("{} cannot be written: {}", options().string(), error.message()),
                 "check permissions and free space of the output folder");
 }
 

@@ -37,10 +37,13 @@ bool LineFile::is_deleted() const {
 }
 
 bool LineFile::append(std::string_view lines) {
+  errno = ENOENT;
   if (is_deleted()) return false;
   const std::int64_t end = size();
   if (write(end, lines)) return true;
+  const int cause = errno;
   (void)!::ftruncate(descriptor_, end);
+  errno = cause;
   return false;
 }
 

@@ -17,7 +17,8 @@ class LineFile {
 
   /// Its size in bytes; 0 if it is no regular file.
   std::int64_t size() const;
-  /// Appends lines, each with its line end. On failure returns false and appends nothing.
+  /// Appends lines, each with its line end. On failure returns false, with the cause in
+  /// errno, and appends nothing.
   [[nodiscard]] bool append(std::string_view lines);
   /// Replaces everything from `offset` by `text`, which ends with a line end. On failure returns
   /// false and keeps the old text.

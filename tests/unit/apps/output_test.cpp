@@ -132,7 +132,8 @@ TEST_F(Output, ResolvedOptionsAreWrittenWhole) {
   EXPECT_EQ(test::read_text(folder.options()), "seed: 2\n");
   EXPECT_FALSE(fs::exists(folder.options().string() + ".new"));
   fs::create_directory(folder.options().string() + ".new");
-  EXPECT_THAT(refusal([&] { folder.write_options("seed: 3\n"); }), HasSubstr("cannot be written"));
+  EXPECT_THAT(refusal([&] { folder.write_options("seed: 3\n"); }),
+              HasSubstr("cannot be written: Is a directory"));
 }
 
 TEST_F(Output, TheNewestFolderWithCheckpointsIsFound) {
