@@ -26,7 +26,7 @@ constexpr std::string_view accumulation_hint =
 constexpr std::string_view nodes_hint =
     "a launcher starts processes on several hosts: troupe launch --nnodes N, or srun";
 constexpr std::string_view processes_hint =
-    "parallel.data is the number of replicas; a launcher starts a process for each of them: "
+    "parallel.data is the number of replicas; on CPUs, a launcher starts a process for each: "
     "troupe launch --nproc-per-node N -- train FILE -r parallel.data=N";
 constexpr std::string_view one_gpu_hint =
     "device: cuda uses one GPU, which all stages and replicas share; more are not supported";
@@ -487,6 +487,7 @@ void add_train(OptionFields& fields, Options& o) {
                           .hints = {{"sync_batchnorm", sync_norm_hint},
                                     {"sync_bn", sync_norm_hint},
                                     {"accumulate_grad_batches", accumulation_hint},
+                                    {"gradient_accumulation", accumulation_hint},
                                     {"gradient_accumulation_steps", accumulation_hint}}}));
   fields.push_back(
       lr_field(p.rate.lr, "train.lr", "learning rate; with one_cycle the highest rate"));
