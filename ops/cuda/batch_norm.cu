@@ -95,18 +95,28 @@ struct Normalise {
     const auto note = [&](std::uint32_t number, int place) {
       bits |= (number < a.threshold ? 1u : 0u) << place;
     };
+    if constexpr (held == 1 && N % 4 == 0) {  // of a plane: N divides e
 #pragma unroll
-    for (int j = 0; j < N; ++j)
-      if constexpr (R == 4) {
+      for (int j = 0; j < N; j += 4) {
         const Pack<std::uint32_t, 4> numbers =
-            philox_block(a.random, static_cast<std::uint32_t>(logical(sample, c + j) / 4));
+            philox_block(a.random, static_cast<std::uint32_t>((e + j) / 4));
 #pragma unroll
-        for (int r = 0; r < 4; ++r) note(numbers.at[r], r * N + j);
-      } else {
-        note(philox_number(a.random,
-                           held == 1 && a.shape.inner > 1 ? e + j : logical(sample, c + j)),
-             j);
+        for (int i = 0; i < 4; ++i) note(numbers.at[i], j + i);
       }
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        if constexpr (R == 4) {
+          const Pack<std::uint32_t, 4> numbers =
+              philox_block(a.random, static_cast<std::uint32_t>(logical(sample, c + j) / 4));
+#pragma unroll
+          for (int r = 0; r < 4; ++r) note(numbers.at[r], r * N + j);
+        } else {
+          note(philox_number(a.random,
+                             held == 1 && a.shape.inner > 1 ? e + j : logical(sample, c + j)),
+               j);
+        }
+    }
     return bits;
   }
   /// The number of an element in (N, C, H, W) order, where channels are innermost.
