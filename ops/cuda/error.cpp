@@ -90,6 +90,14 @@ void check(cudaError_t status, const char* operation, std::source_location where
           what,
           "see whether another process uses the GPU exclusively, ask the administrators of "
           "the host, or set `device` to cpu");
+    case cudaErrorCallRequiresNewerDriver:
+    case cudaErrorSharedObjectSymbolNotFound:
+    case cudaErrorSharedObjectInitFailed:
+    case cudaErrorOperatingSystem:
+      throw unusable(
+          what,
+          "see whether the driver is new enough, its parts have one version (nvidia-smi), "
+          "and the container or job may open /dev/nvidia*, or set `device` to cpu");
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureMerge:

@@ -225,7 +225,8 @@ class Stream final : public DeviceStream {
     const std::lock_guard lock(mutex_);
     giver_ = std::this_thread::get_id();
     last_ = nullptr;
-    if (in_range_ && !range_begin_) range_begin_ = timed_event();
+    // An event that is captured has no time.
+    if (in_range_ && !range_begin_ && !before_capture_) range_begin_ = timed_event();
     return stream_.get();
   }
   void add(const std::shared_ptr<HostStep>& step, const Event* wakes) {

@@ -10,6 +10,7 @@
 
 #include "emulated.h"
 #include "emulator/emulation.h"
+#include "ops/cuda/error.h"
 #include "ops/cuda/with_memory.h"
 #include "ops/on_device.h"
 #include "runtime/device/device_stream.h"
@@ -81,6 +82,21 @@ TEST(CudaLibraryError, IsElseOneOfTheLibrary) {
   const Error error = error_of({"cuDNN", operation, "CUDNN_STATUS_BAD_PARAM"});
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("CUDNN_STATUS_BAD_PARAM"), HasSubstr("a cuDNN that")));
+}
+
+// As in a container that may not open the GPU's files.
+TEST(CudaError, OfADriverThatCannotStartIsNotThatOfALostGpu) {
+  for (const cudaError_t status :
+       {cudaErrorOperatingSystem, cudaErrorSharedObjectInitFailed,
+        cudaErrorSharedObjectSymbolNotFound, cudaErrorCallRequiresNewerDriver}) {
+    try {
+      cuda::check(status, "count the devices");
+      FAIL() << status;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_THAT(error.remedy(), HasSubstr("may open /dev/nvidia*, or set `device` to cpu"));
+    }
+  }
 }
 
 // A library allocates beside the allocator, whose free blocks it cannot have.
