@@ -67,7 +67,7 @@ void clear(Tensor& weight_grad, Tensor& bias_grad) {
     if (made->defined()) std::memset(made->raw(), 0, made->bytes());
 }
 
-/// The weight in another form, which a layer keeps until the weight changes.
+/// A weight in another form, which a layer keeps until the weight changes.
 class WeightCopy {
  public:
   void use(const Tensor& weight, std::uint64_t version) {
@@ -77,7 +77,9 @@ class WeightCopy {
     copy_ = {};
   }
   void make(const Stream& stream, Layout layout, DType dtype) {
-    if (copy_.defined() || (layout == weight_.layout() && dtype == weight_.dtype())) return;
+    if (!weight_.defined() || copy_.defined() ||
+        (layout == weight_.layout() && dtype == weight_.dtype()))
+      return;
     copy_ = Tensor::empty(weight_.shape(), dtype, stream.device, layout);
   }
 
@@ -155,11 +157,13 @@ class PlannedLinear final : public LayerKernel {
  public:
   explicit PlannedLinear(const LinearOptions& options) : out_(options.out_features) {}
 
-  void use_weights(const Stream&, const Tensor& weight, const Tensor&,
+  void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
                    std::uint64_t version) override {
     weight_.use(weight, version);
+    if (bias.defined()) bias_.use(bias, version);
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {
+    bias_.make(stream, Layout::row_major, factor_type(x.dtype()));
     return made(stream, x, Shape{x.dim(0), out_});
   }
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
@@ -177,14 +181,12 @@ class PlannedLinear final : public LayerKernel {
   Tensor made(const Stream& stream, const Tensor& factor, const Shape& shape) {
     const DType type = factor_type(factor.dtype());
     weight_.make(stream, Layout::row_major, type);
-    // Summed in f32.
-    planned().note(copied(factor) + (is_narrow(type) ? bytes(shape, DType::f32) : 0) +
-                   product_workspace_limit);
+    planned().note(copied(factor) + product_workspace_limit);
     return zeroed(stream, shape, type, Layout::row_major);
   }
 
   std::int64_t out_;
-  WeightCopy weight_;
+  WeightCopy weight_, bias_;
 };
 
 /// Of `count` blocks of scores at a time, beside that of their products.

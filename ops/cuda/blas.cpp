@@ -84,12 +84,12 @@ cudaDataType type_of(DType dtype) {
 
 /// How a product is computed.
 struct Arithmetic {
-  DType factors;
+  ProductTypes types;
   bool tf32, bias;
 
   auto operator<=>(const Arithmetic&) const = default;
   cublasComputeType_t compute() const {
-    if (factors == DType::f64) return CUBLAS_COMPUTE_64F;
+    if (types.factors == DType::f64) return CUBLAS_COMPUTE_64F;
     return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   }
 };
@@ -97,13 +97,13 @@ struct Arithmetic {
 std::string text_of(const Product& p, const Arithmetic& how) {
   return fmt::format("{} of [{}, {}]{} by [{}, {}]{} in {}{}", counted(p.batches, "product"),
                      p.rows, p.depth, p.transposed_a ? " (transposed)" : "", p.depth, p.columns,
-                     p.transposed_b ? " (transposed)" : "", name_of(how.factors),
+                     p.transposed_b ? " (transposed)" : "", name_of(how.types.factors),
                      how.tf32 ? " or TF32" : "");
 }
 
 Plan make_plan(const Product& p, const Arithmetic& how) {
-  const cudaDataType type = type_of(how.factors);
-  const cudaDataType sums = how.factors == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
+  const cudaDataType type = type_of(how.types.factors);
+  const cudaDataType sums = how.types.factors == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
   cublasLtMatmulDesc_t operation = nullptr;
   check(cublasLtMatmulDescCreate(&operation, how.compute(), sums), "describe a product");
   Plan plan{.operation = Operation(operation), .left = {}, .right = {}, .to = {}, .choice = {}};
@@ -119,7 +119,8 @@ Plan make_plan(const Product& p, const Arithmetic& how) {
                              : matrix(type, p.depth, p.columns, p.batches, p.b_step);
   plan.right = p.transposed_a ? matrix(type, p.depth, p.rows, p.batches, p.a_step)
                               : matrix(type, p.rows, p.depth, p.batches, p.a_step);
-  plan.to = matrix(sums, p.rows, p.columns, p.batches, p.rows * p.columns);
+  // A bias has the type of the results by default.
+  plan.to = matrix(type_of(how.types.results), p.rows, p.columns, p.batches, p.rows * p.columns);
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "choose an algorithm");
   const Preference owned(preference);
@@ -186,15 +187,16 @@ struct Factor {
 
 }  // namespace
 
-bool multiply_by_library(const Stream& stream, const Product& p, DType factors, const void* a,
-                         const void* b, const void* bias, void* y) {
+bool multiply_by_library(const Stream& stream, const Product& p, const ProductTypes& types,
+                         const void* a, const void* b, const void* bias, void* y) {
+  const DType factors = types.factors;
   if (p.depth == 0 || p.batches > INT32_MAX || (factors == DType::f64 && bias)) return false;
   for (const void* at : {a, b, bias, static_cast<const void*>(y)})
     if (reinterpret_cast<std::uintptr_t>(at) % 16 != 0) return false;
   const bool tf32 = stream.matmul_tf32 && factors == DType::f32;
   const cudaStream_t given = native(stream);
   return with_memory(stream, [&] {
-    const Plan& plan = plan_of(p, {factors, tf32, bias != nullptr});
+    const Plan& plan = plan_of(p, {types, tf32, bias != nullptr});
     if (!plan.choice) return false;
     // A plan is shared by actors: the address of the bias belongs to the call.
     cublasLtMatmulDescOpaque_t operation = *plan.operation;

@@ -18,17 +18,18 @@ class Linear final : public LayerKernel {
     weights_.use(weight, bias, version);
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    const Tensor y = result(stream, Shape{x.dim(0), out_}, computed_type(x.dtype()));
+    const DType type = factor_type(stream, x.dtype());
+    Tensor y = result(stream, Shape{x.dim(0), out_}, type);
     multiply(stream, {.rows = x.dim(0), .depth = in_, .columns = out_, .transposed_b = true},
-             factor(stream, x), 0, weight(stream), 0, weights_.bias, y, 0);
-    return factor(stream, y);
+             factor(stream, x), 0, weight(stream), 0, weights_.bias_in(stream, type), y, 0);
+    return y;
   }
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout) override {
-    const Tensor x_grad = result(stream, x_shape, computed_type(grad.dtype()));
+    Tensor x_grad = result(stream, x_shape, factor_type(stream, grad.dtype()));
     multiply(stream, {.rows = grad.dim(0), .depth = out_, .columns = in_}, factor(stream, grad), 0,
              weight(stream), 0, {}, x_grad, 0);
-    return factor(stream, x_grad);
+    return x_grad;
   }
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {

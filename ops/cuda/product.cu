@@ -12,22 +12,25 @@ void multiply(const Stream& stream, const Product& p, const Tensor& a, std::int6
   if (p.batches * p.rows * p.columns == 0) return;
   visit_stored(a.dtype(), [&]<class F, class T>(F, T) {
     const F *left = input<F>(stream, a) + a_first, *right = input<F>(stream, b) + b_first;
-    const T* added = input<T>(stream, bias);
-    T* to = output<T>(stream, y) + y_first;
-    if (multiply_by_library(stream, p, a.dtype(), left, right, added, to)) return;
-    const Matrices<const F> as{left, p.transposed_a ? 1 : p.depth, p.transposed_a ? p.rows : 1,
-                               p.a_step};
-    const Matrices<const F> bs{right, p.transposed_b ? 1 : p.columns, p.transposed_b ? p.depth : 1,
-                               p.b_step};
-    multiply(stream, TileProduct<T, F>{.a = as,
-                                       .b = bs,
-                                       .c = {to, p.columns, 1, p.rows * p.columns},
-                                       .count = p.batches,
-                                       .m = p.rows,
-                                       .n = p.columns,
-                                       .k = p.depth,
-                                       .add = p.adds,
-                                       .bias = added});
+    const auto give = [&]<class Y>(Y) {
+      const Y* added = input<Y>(stream, bias);
+      Y* to = output<Y>(stream, y) + y_first;
+      if (multiply_by_library(stream, p, {a.dtype(), y.dtype()}, left, right, added, to)) return;
+      const Matrices<const F> as{left, p.transposed_a ? 1 : p.depth, p.transposed_a ? p.rows : 1,
+                                 p.a_step};
+      const Matrices<const F> bs{right, p.transposed_b ? 1 : p.columns,
+                                 p.transposed_b ? p.depth : 1, p.b_step};
+      multiply(stream, TileProduct<T, F, Y>{.a = as,
+                                            .b = bs,
+                                            .c = {to, p.columns, 1, p.rows * p.columns},
+                                            .count = p.batches,
+                                            .m = p.rows,
+                                            .n = p.columns,
+                                            .k = p.depth,
+                                            .add = p.adds,
+                                            .bias = added});
+    };
+    y.dtype() == a.dtype() ? give(F{}) : give(T{});
   });
 }
 

@@ -15,8 +15,15 @@ struct Product {
   bool adds = false;                    ///< y += a b
 };
 
-/// Computes them; results are contiguous in y. Both factors have one type: f32, f64, bf16
-/// or f16; y and bias have the type of the sums, which is f32 for factors of 16 bits. `bias`
+/// The types of a product. Sums are in f32 for factors of 16 bits, else in the type of the factors.
+struct ProductTypes {
+  DType factors;  ///< f32, f64, bf16 or f16
+  DType results;  ///< of y and the bias: that of the factors or of the sums
+
+  auto operator<=>(const ProductTypes&) const = default;
+};
+
+/// Computes them; results are contiguous in y. The tensors have types as in ProductTypes. `bias`
 /// [columns], added to each row, may be undefined. The first elements are given, since the factors
 /// may begin within a tensor. cuBLASLt does it where it can, f32 in TF32 if the stream allows that.
 void multiply(const Stream& stream, const Product& product, const Tensor& a, std::int64_t a_first,

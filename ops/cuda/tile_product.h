@@ -27,19 +27,20 @@ enum class Unseen : std::uint8_t {
 };
 
 /// c = alpha * a b plus a bias [n] (null: none), or that added to c, for `count` matrices [m, k]
-/// and [k, n]. F: the type of the factors, which are multiplied and summed in T.
-template <class T, class F = T>
+/// and [k, n]. F: the type of the factors, which are multiplied and summed in T. Y: that of c and
+/// of the bias.
+template <class T, class F = T, class Y = T>
 struct TileProduct {
   static constexpr int tile = 64, depth = 16, of_thread = 4;
   static constexpr int side = tile / of_thread;  ///< threads along each axis of a tile
   static_assert(side * side == block_threads);
 
   Matrices<const F> a, b;
-  Matrices<T> c;
+  Matrices<Y> c;
   std::int64_t count, m, n, k;
   T alpha = 1;
   bool add = false;
-  const T* bias = nullptr;
+  const Y* bias = nullptr;
   Unseen unseen = Unseen::none;
   std::int64_t first = 0;
 
@@ -79,23 +80,24 @@ struct TileProduct {
 
   /// Of matrix number `one`, from element (i, j) on.
   __device__ void store(const Sums& sums, std::int64_t one, std::int64_t i, std::int64_t j) const {
-    T* to = c.data + one * c.matrix + i * c.row + j * c.column;
+    Y* to = c.data + one * c.matrix + i * c.row + j * c.column;
 #pragma unroll
     for (int r = 0; r < of_thread; ++r)
 #pragma unroll
       for (int s = 0; s < of_thread; ++s) {
         if (i + r >= m || j + s >= n) continue;
-        T& element = to[r * c.row + s * c.column];
-        element = add ? std::fma(alpha, sums[r][s], element) : alpha * sums[r][s];
-        if (bias) element += bias[j + s];
+        Y& element = to[r * c.row + s * c.column];
+        T sum = add ? std::fma(alpha, sums[r][s], converted<T>(element)) : alpha * sums[r][s];
+        if (bias) sum += converted<T>(bias[j + s]);
+        element = converted<Y>(sum);
       }
   }
 };
 
-template <class T, class F>
+template <class T, class F, class Y>
 __global__ void __launch_bounds__(block_threads, sizeof(T) == 8 ? 1 : 2)
-    tile_product_kernel(TileProduct<T, F> p) {
-  using P = TileProduct<T, F>;
+    tile_product_kernel(TileProduct<T, F, Y> p) {
+  using P = TileProduct<T, F, Y>;
   alignas(sizeof(typename P::Four)) __shared__ typename P::Rows a_rows;
   alignas(sizeof(typename P::Four)) __shared__ typename P::Rows b_rows;
   const std::int64_t across = (p.n + P::tile - 1) / P::tile;
@@ -121,14 +123,14 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 8 ? 1 : 2)
   }
 }
 
-template <class T, class F>
-void multiply(const Stream& stream, const TileProduct<T, F>& p) {
+template <class T, class F, class Y>
+void multiply(const Stream& stream, const TileProduct<T, F, Y>& p) {
   if (p.count == 0 || p.m == 0 || p.n == 0) return;
-  constexpr int tile = TileProduct<T, F>::tile;
+  constexpr int tile = TileProduct<T, F, Y>::tile;
   const std::int64_t tiles = (p.m + tile - 1) / tile * ((p.n + tile - 1) / tile);
   const dim3 blocks(static_cast<unsigned>(tiles),
                     static_cast<unsigned>(std::min<std::int64_t>(p.count, 65'535)));
-  Launch(stream, blocks, block_threads)(tile_product_kernel<T, F>, p);
+  Launch(stream, blocks, block_threads)(tile_product_kernel<T, F, Y>, p);
 }
 
 }  // namespace troupe::cuda

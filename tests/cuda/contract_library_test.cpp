@@ -48,22 +48,27 @@ Tensor product_of(const cuda::Product& p, const Tensor& a, const Tensor& b, cons
   return result;
 }
 
-void compare(const EmulatedStream& stream, const cuda::Product& p, bool biased, DType dtype) {
+void compare(const EmulatedStream& stream, const cuda::Product& p, bool biased,
+             const cuda::ProductTypes& types) {
+  const DType dtype = types.factors;
   SCOPED_TRACE(::testing::Message()
                << p.rows << "x" << p.depth << "x" << p.columns << " " << p.transposed_a
-               << p.transposed_b << " " << p.batches << name_of(dtype) << (biased ? " bias" : ""));
-  const std::int64_t factors = p.batches;
-  const Tensor a = random_tensor({factors, p.rows * p.depth}, 1);
-  const Tensor b = random_tensor({factors, p.depth * p.columns}, 2);
-  const Tensor bias = biased ? random_tensor({p.columns}, 3) : Tensor();
-  const Tensor before = random_tensor({p.batches, p.rows, p.columns}, 4);
-  const auto there = [&](const Tensor& tensor) {
-    return tensor.defined() ? on_device(stream.get(), cast(tensor, dtype)) : Tensor();
+               << p.transposed_b << " " << p.batches << name_of(dtype) << " to "
+               << name_of(types.results) << (biased ? " bias" : ""));
+  const auto random = [](const Shape& shape, DType as, std::uint64_t seed) {
+    return cast(cast(random_tensor(shape, seed), as), DType::f64);
   };
-  const Tensor x = there(a), w = there(b), added = there(bias), y = there(before),
-               z = there(before);
+  const Tensor a = random({p.batches, p.rows * p.depth}, dtype, 1);
+  const Tensor b = random({p.batches, p.depth * p.columns}, dtype, 2);
+  const Tensor bias = biased ? random({p.columns}, types.results, 3) : Tensor();
+  const Tensor before = random({p.batches, p.rows, p.columns}, types.results, 4);
+  const auto there = [&](const Tensor& tensor, DType as) {
+    return tensor.defined() ? on_device(stream.get(), cast(tensor, as)) : Tensor();
+  };
+  const Tensor x = there(a, dtype), w = there(b, dtype), added = there(bias, types.results);
+  const Tensor y = there(before, types.results), z = there(before, types.results);
   const auto multiply = [&](const Tensor& to) {
-    return cuda::multiply_by_library(stream.get(), p, dtype, x.raw(), w.raw(), added.raw(),
+    return cuda::multiply_by_library(stream.get(), p, types, x.raw(), w.raw(), added.raw(),
                                      to.raw());
   };
   if (!multiply(y)) {
@@ -71,25 +76,33 @@ void compare(const EmulatedStream& stream, const cuda::Product& p, bool biased, 
     EXPECT_EQ(bits(stream.get(), y), bits(stream.get(), z));
     return;
   }
-  expect_near(stream, y, product_of(p, a, b, bias, before), dtype == DType::f64 ? 1e-12 : 1e-4);
+  const double bound = types.results == DType::bf16  ? 0x1p-7
+                       : types.results == DType::f16 ? 0x1p-10
+                       : dtype == DType::f64         ? 1e-12
+                                                     : 1e-4;
+  expect_near(stream, y, product_of(p, a, b, bias, before), bound);
   ASSERT_TRUE(multiply(z));
   EXPECT_EQ(bits(stream.get(), y), bits(stream.get(), z));
 }
 
 TEST(ContractProducts, AreTheReferencesOrDeclined) {
   const EmulatedStream stream;
-  for (const DType dtype : {DType::f32, DType::f64}) {
+  for (const cuda::ProductTypes types : {cuda::ProductTypes{DType::f32, DType::f32},
+                                         {DType::f64, DType::f64},
+                                         {DType::bf16, DType::f32},
+                                         {DType::bf16, DType::bf16},
+                                         {DType::f16, DType::f16}}) {
     for (const bool biased : {false, true})
       for (const bool transposed : {false, true}) {
         compare(stream, {.rows = 64, .depth = 129, .columns = 40, .transposed_b = transposed},
-                biased, dtype);
+                biased, types);
         compare(stream, {.rows = 7, .depth = 1569, .columns = 10, .transposed_a = transposed},
-                biased, dtype);
+                biased, types);
       }
-    compare(stream, {.rows = 33, .depth = 20, .columns = 36, .adds = true}, false, dtype);
+    compare(stream, {.rows = 33, .depth = 20, .columns = 36, .adds = true}, false, types);
     compare(stream,
             {.rows = 12, .depth = 20, .columns = 8, .batches = 5, .a_step = 240, .b_step = 160},
-            false, dtype);
+            false, types);
   }
 }
 

@@ -87,8 +87,8 @@ const std::vector<cuda::ConvolutionWork>& PlannedConvolutions::works() const {
 
 namespace cuda {
 
-bool multiply_by_library(const Stream&, const Product&, DType, const void*, const void*,
-                         const void*, void*) {
+bool multiply_by_library(const Stream&, const Product&, const ProductTypes&, const void*,
+                         const void*, const void*, void*) {
   return false;
 }
 
