@@ -142,7 +142,6 @@ class Import {
   /// The meaning of a name, which for initializers is made at the first use; null: none.
   Known* find(const NodeView& node, const std::string& name);
   Known initializer(const NodeView& node, const StoredTensor& tensor, Value::Kind kind);
-  std::string key_of(const std::string& initializer) const;
   ValueId add_value(Value value);
   void finish();
   void keep_needed();

@@ -14,7 +14,6 @@ class LoopClock {
   explicit LoopClock(std::chrono::milliseconds timeout) { set_timeout(timeout); }
 
   void set_timeout(std::chrono::milliseconds timeout);
-  std::chrono::milliseconds timeout() const { return timeout_; }
   /// The interval of heartbeats, short enough that a member is not declared lost if a few of them
   /// are lost.
   Clock::duration heartbeat() const { return heartbeat_; }

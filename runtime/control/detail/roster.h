@@ -32,8 +32,6 @@ class Roster {
   void clear();
 
   bool is_whole() const { return static_cast<int>(here_.size()) == size_; }
-  int size() const { return size_; }
-  std::uint32_t restart() const { return here_.empty() ? 0 : here_.front().join.restart(); }
 
   /// Sessions by rank. Processes get the ranks that they requested. The other ranks go to the hosts
   /// and local ranks that had them before, then in the order of host and local rank.

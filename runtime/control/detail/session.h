@@ -61,8 +61,6 @@ class Session {
   /// No acknowledgement is awaited or pending: maintain() is not needed.
   bool is_quiet() const { return kept_.empty() && pending_ == 0; }
   bool is_acknowledged() const { return kept_.empty(); }
-  std::size_t kept() const { return kept_.size(); }  ///< messages that are not acknowledged
-  std::uint64_t received() const { return received_; }
 
   /// How long the oldest message has waited without any message from the other side.
   Clock::duration silence(Clock::time_point now) const;
