@@ -203,6 +203,7 @@ Error unknown_flag(const CLI::App& used, const std::string& name, const std::str
   std::string idea = bare.size() > 1 ? guess(bare, flags, "--") : "";
   if (takes_overrides(used))
     if (const std::string key = as_override(used, bare, own); !key.empty()) idea = key;
+  if (takes_overrides(used) && bare == "config") idea = name + " FILE; ";
   if (const std::string launch = of_the_launcher(used, bare); !launch.empty()) idea = launch;
   return {ErrorCode::usage, fmt::format("{} has no option {}", name, word),
           fmt::format("{}{} --help lists all", idea, name)};

@@ -143,6 +143,8 @@ TEST_F(Launch, TellsAWrongCommandLineOnceAndStartsNothing) {
             "  try: did you mean --restart? troupe train --help lists all\n");
   EXPECT_THAT(troupe({"--", "train", "o.yaml", "--nproc-per-node", "2"}).error,
               HasSubstr("try: troupe launch --nproc-per-node ... -- train FILE"));
+  EXPECT_THAT(troupe({"--", "train", "--config", "o.yaml"}).error,
+              HasSubstr("no option --config\n  try: troupe train FILE; "));
 }
 
 TEST_F(Launch, SaysWhereTheOutputGoesWhileItGoesThere) {
