@@ -282,6 +282,7 @@ def hop(repetitions, _quick):
                      there.median, "<= 2.0", f"{there.median:.2f} us", alone, "CAF alone"),
                  Row(f"hops_{threads}", f"hops one way, {threads} thread(s)", one_way,
                      one_way.median, ">= 1.0", f"{one_way.median:.2f} M/s")]
+    return rows
 
 
 def first_step(python, repetitions, _quick):
