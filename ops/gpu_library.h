@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/cuda/dnn.h"
+#include "ops/convolution_work.h"
 #include "ops/described_device.h"
 #include "runtime/error.h"
 #include "runtime/tensor/backend.h"
@@ -54,7 +54,7 @@ struct GpuLibrary {
   GpuSurvey (*survey)();  ///< asks the driver
   /// The memory in bytes that one pass of a convolution works in on a described GPU, as it is run
   /// on such a one; 0 where cuDNN does not compute it. Asks no driver.
-  std::size_t (*workspace_bytes)(const cuda::ConvolutionWork& work, const DescribedDevice& on);
+  std::size_t (*workspace_bytes)(const ConvolutionWork& work, const DescribedDevice& on);
 };
 
 /// The library, opened by the first call as find_gpu() says (ops/devices.h), or why it cannot be:

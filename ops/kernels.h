@@ -9,6 +9,7 @@
 // keep the layout of the input unless stated.
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -39,6 +40,8 @@ struct ConvolutionOptions {
   std::int64_t groups = 1;  ///< output channels of a group see the input channels of that group
   bool bias = true;
   ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::automatic;
+
+  friend auto operator<=>(const ConvolutionOptions&, const ConvolutionOptions&) = default;
 };
 
 /// The pixels that a kernel spans along each axis.

@@ -19,9 +19,6 @@
 namespace troupe {
 namespace {
 
-using cuda::ConvolutionPass;
-using cuda::ConvolutionWork;
-
 struct Planned {
   PlannedDeviceOptions options;
   std::set<std::size_t> scratch;  ///< as Backend::take_scratch
@@ -127,24 +124,22 @@ class PlannedConvolution final : public LayerKernel {
   /// multiplied, and of the result.
   Layout run(const Stream& stream, ConvolutionPass pass, DType dtype, Layout layout, const Shape& x,
              const Shape& y, std::size_t others) {
-    const DType factors = factor_type(dtype);
-    const bool tf32 = planned().options.conv_tf32 && factors == DType::f32;
-    const bool tensor_cores = uses_tensor_cores(gpu_stream(), factors);
-    if (tensor_cores) layout = Layout::nhwc;
-    if (x.element_count() == 0 || y.element_count() == 0) return layout;
-    weight_.make(stream, layout, factors);
+    const ConvolutionForm form = convolution_form(gpu_stream(), dtype, layout);
+    if (x.element_count() == 0 || y.element_count() == 0) return form.layout;
+    weight_.make(stream, form.layout, form.dtype);
     const std::int64_t samples = planned().samples(x[0]);
     const ConvolutionWork work{.pass = pass,
-                               .dtype = factors,
+                               .dtype = form.dtype,
                                .options = o_,
                                .x = {samples, x[1], x[2], x[3]},
                                .y = {samples, y[1], y[2], y[3]},
                                .bias = has_bias_,
-                               .layout = layout,
-                               .tf32 = tf32,
+                               .layout = form.layout,
+                               .tf32 = form.tf32,
                                .deterministic = planned().options.deterministic};
-    planned().note(planned().options.workspace_bytes(work) + (tensor_cores ? others : 0));
-    return layout;
+    const bool copies = uses_tensor_cores(gpu_stream(), form.dtype);
+    planned().note(planned().options.workspace_bytes(work) + (copies ? others : 0));
+    return form.layout;
   }
 
   ConvolutionOptions o_;

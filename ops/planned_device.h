@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "ops/cuda/dnn.h"
+#include "ops/convolution_work.h"
 #include "runtime/tensor/device.h"
 
 namespace troupe {
@@ -11,7 +11,7 @@ namespace troupe {
 struct PlannedDeviceOptions {
   std::string title;  ///< of the GPU that it stands for
   /// Memory that a pass of a convolution works in. Called for each pass that is run.
-  std::function<std::size_t(const cuda::ConvolutionWork&)> workspace_bytes;
+  std::function<std::size_t(const ConvolutionWork&)> workspace_bytes;
   /// The planned samples for each that is run: convolutions are planned for so many.
   double samples_factor = 1;
   /// As in Stream. The stream that is planned with has the defaults, since the CPU computes in

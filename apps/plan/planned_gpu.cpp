@@ -27,10 +27,10 @@ class Workspaces {
  public:
   Workspaces(const GpuLibrary* library, const DescribedDevice& on) : library_(library), on_(on) {}
 
-  std::size_t bytes(const cuda::ConvolutionWork& work) {
+  std::size_t bytes(const ConvolutionWork& work) {
     misses_ = misses_ || (!library_ && work.dtype != DType::f64);
     if (!library_) return 0;
-    const auto [known, is_new] = known_.try_emplace(text_of(work));
+    const auto [known, is_new] = known_.try_emplace(work);
     if (is_new) known->second = library_->workspace_bytes(work, on_);
     return known->second;
   }
@@ -38,19 +38,10 @@ class Workspaces {
   bool misses() const { return misses_; }
 
  private:
-  static std::string text_of(const cuda::ConvolutionWork& work) {
-    const ConvolutionOptions& o = work.options;
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
-                       static_cast<int>(work.pass), name_of(work.dtype), work.tf32,
-                       work.deterministic, name_of(work.layout), work.bias, to_string(work.x),
-                       to_string(work.y), o.in_channels, o.kernel_h, o.kernel_w, o.stride_h,
-                       o.stride_w, o.padding_h, o.padding_w, o.dilation_h, o.dilation_w, o.groups);
-  }
-
   const GpuLibrary* library_;
   const DescribedDevice& on_;
   bool misses_ = false;
-  std::map<std::string, std::size_t> known_;
+  std::map<ConvolutionWork, std::size_t> known_;
 };
 
 /// The samples to run of a micro-batch of so many: the kernels that the CPU computes take time and
@@ -71,7 +62,7 @@ bool compute_bytes(const GpuLibrary* library, const DescribedDevice& described,
   Workspaces workspaces(library, described);
   pipeline.stream.device = planned_device(
       {.title = described.title,
-       .workspace_bytes = [&](const cuda::ConvolutionWork& work) { return workspaces.bytes(work); },
+       .workspace_bytes = [&](const ConvolutionWork& work) { return workspaces.bytes(work); },
        .samples_factor = static_cast<double>(samples) / static_cast<double>(run),
        .products = wanted.products,
        .conv_tf32 = wanted.conv_tf32,

@@ -1,9 +1,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <tuple>
 #include <utility>
-#include <vector>
 
 #include "ops/cuda/convert.h"
 #include "ops/cuda/direct_convolution.h"
@@ -31,7 +29,7 @@ class Convolution final : public LayerKernel {
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    const Form form = form_of(stream, x.dtype(), x.layout());
+    const ConvolutionForm form = convolution_form(stream, x.dtype(), x.layout());
     const Shape y_shape = output_shape(x.shape());
     const Tensor factor = factor_of(stream, x, form);
     ConvolutionPlan* plan = plan_of(stream, ConvolutionPass::forward, form, x.shape(), y_shape);
@@ -50,7 +48,7 @@ class Convolution final : public LayerKernel {
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
-    const Form form = form_of(stream, grad.dtype(), x_layout);
+    const ConvolutionForm form = convolution_form(stream, grad.dtype(), x_layout);
     const Tensor factor = factor_of(stream, grad, form);
     ConvolutionPlan* plan =
         plan_of(stream, ConvolutionPass::input_gradient, form, x_shape, grad.shape());
@@ -67,7 +65,7 @@ class Convolution final : public LayerKernel {
                        Tensor& given_grad, Tensor& bias_grad) override {
     if (bias_grad.defined()) channel_sums(stream, grad, bias_grad);
     Tensor weight_grad = given_grad.reshape(weight_shape(o_));
-    const Form form = form_of(stream, x.dtype(), x.layout());
+    const ConvolutionForm form = convolution_form(stream, x.dtype(), x.layout());
     const Tensor x_factor = factor_of(stream, x, form);
     const Tensor grad_factor = factor_of(stream, grad, form);
     ConvolutionPlan* plan =
@@ -81,22 +79,9 @@ class Convolution final : public LayerKernel {
   }
 
  private:
-  /// Of the images and weights that are multiplied.
-  struct Form {
-    Layout layout;
-    DType dtype;
-    bool tf32;
-  };
-  using Key = std::tuple<ConvolutionPass, Layout, DType, bool, bool, std::vector<std::int64_t>>;
-
-  static Form form_of(const Stream& stream, DType dtype, Layout layout) {
-    const DType factors = factor_type(stream, dtype);
-    const bool tf32 = stream.conv_tf32 && factors == DType::f32;
-    return {uses_tensor_cores(stream, factors) ? Layout::nhwc : layout, factors, tf32};
-  }
   /// The tensor in this form. cuDNN's plans need addresses that are multiples of 16; a part of a
   /// batch may begin elsewhere.
-  static Tensor factor_of(const Stream& stream, const Tensor& tensor, const Form& form) {
+  static Tensor factor_of(const Stream& stream, const Tensor& tensor, const ConvolutionForm& form) {
     const Tensor factor = in_form(stream, tensor, form.layout, form.dtype);
     if (reinterpret_cast<std::uintptr_t>(factor.raw()) % 16 == 0) return factor;
     Tensor aligned = result_like(stream, factor);
@@ -108,13 +93,9 @@ class Convolution final : public LayerKernel {
             (x[3] + 2 * o_.padding_w - reach_w(o_)) / o_.stride_w + 1};
   }
   /// Null where cuDNN has none.
-  ConvolutionPlan* plan_of(const Stream& stream, ConvolutionPass pass, const Form& form,
+  ConvolutionPlan* plan_of(const Stream& stream, ConvolutionPass pass, const ConvolutionForm& form,
                            const Shape& x, const Shape& y) {
     if (x.element_count() == 0 || y.element_count() == 0) return nullptr;
-    const Key key{pass,      form.layout,          form.dtype,
-                  form.tf32, stream.deterministic, {x.dims().begin(), x.dims().end()}};
-    const auto found = plans_.find(key);
-    if (found != plans_.end()) return found->second.get();
     const ConvolutionWork work{.pass = pass,
                                .dtype = form.dtype,
                                .options = o_,
@@ -124,18 +105,20 @@ class Convolution final : public LayerKernel {
                                .layout = form.layout,
                                .tf32 = form.tf32,
                                .deterministic = stream.deterministic};
-    return plans_.emplace(key, plan_convolution(stream, work)).first->second.get();
+    const auto found = plans_.find(work);
+    if (found != plans_.end()) return found->second.get();
+    return plans_.emplace(work, plan_convolution(stream, work)).first->second.get();
   }
-  const Tensor& weight_in(const Stream& stream, const Form& form) {
+  const Tensor& weight_in(const Stream& stream, const ConvolutionForm& form) {
     return weights_.weight_in(stream, form.layout, form.dtype);
   }
-  const Tensor& row_major_weight(const Stream& stream, const Form& form) {
+  const Tensor& row_major_weight(const Stream& stream, const ConvolutionForm& form) {
     return weights_.weight_in(stream, Layout::row_major, form.dtype);
   }
 
   ConvolutionOptions o_;
   LayerWeights weights_;
-  std::map<Key, std::shared_ptr<ConvolutionPlan>> plans_;
+  std::map<ConvolutionWork, std::shared_ptr<ConvolutionPlan>> plans_;
 };
 
 }  // namespace

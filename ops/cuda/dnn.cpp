@@ -294,8 +294,8 @@ std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream& stream,
   }
   static std::mutex mutex;
   static auto* plans =
-      new std::map<std::pair<cudaStream_t, std::string>, std::shared_ptr<ConvolutionPlan>>;
-  const std::pair key{native(stream), text_of(work)};
+      new std::map<std::pair<cudaStream_t, ConvolutionWork>, std::shared_ptr<ConvolutionPlan>>;
+  const std::pair key{native(stream), work};
   {
     const std::lock_guard lock(mutex);
     if (const auto found = plans->find(key); found != plans->end()) return found->second;

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -27,6 +28,8 @@ class Shape {
   Shape with_outer(std::int64_t size) const;
 
   friend bool operator==(const Shape&, const Shape&) = default;
+  /// Any order, for keys of maps.
+  friend auto operator<=>(const Shape&, const Shape&) = default;
 
  private:
   std::array<std::int64_t, max_rank> dims_{};

@@ -108,7 +108,6 @@ TEST(ContractProducts, AreTheReferencesOrDeclined) {
 
 // --- cuDNN ---------------------------------------------------------------------------------------
 
-using cuda::ConvolutionPass;
 using reference::in_layout;
 
 struct Images {

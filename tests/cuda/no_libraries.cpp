@@ -16,13 +16,13 @@ namespace {
 
 struct Planned {
   bool adds_bias;
-  std::vector<cuda::ConvolutionWork> works;
+  std::vector<ConvolutionWork> works;
 };
 std::optional<Planned> planned;
 
 class EmulatedPlan final : public cuda::ConvolutionPlan {
  public:
-  explicit EmulatedPlan(cuda::ConvolutionWork work)
+  explicit EmulatedPlan(ConvolutionWork work)
       : work_(std::move(work)), adds_bias_(planned->adds_bias) {}
 
   std::size_t workspace_bytes() const override { return 0; }
@@ -30,7 +30,7 @@ class EmulatedPlan final : public cuda::ConvolutionPlan {
   bool adds_bias() const override { return adds_bias_; }
   void run(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
            const Tensor& y) override {
-    using enum cuda::ConvolutionPass;
+    using enum ConvolutionPass;
     check(x, work_.x);
     check(y, work_.y);
     check(weight, weight_shape(work_.options));
@@ -71,7 +71,7 @@ class EmulatedPlan final : public cuda::ConvolutionPlan {
     cuda::reorder(stream, from, to);
   }
 
-  cuda::ConvolutionWork work_;
+  ConvolutionWork work_;
   bool adds_bias_;
 };
 
@@ -79,9 +79,7 @@ class EmulatedPlan final : public cuda::ConvolutionPlan {
 
 PlannedConvolutions::PlannedConvolutions(bool adds_bias) { planned = {adds_bias, {}}; }
 PlannedConvolutions::~PlannedConvolutions() { planned = std::nullopt; }
-const std::vector<cuda::ConvolutionWork>& PlannedConvolutions::works() const {
-  return planned->works;
-}
+const std::vector<ConvolutionWork>& PlannedConvolutions::works() const { return planned->works; }
 
 }  // namespace testing
 

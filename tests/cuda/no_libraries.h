@@ -17,7 +17,7 @@ class PlannedConvolutions {
   PlannedConvolutions& operator=(const PlannedConvolutions&) = delete;
 
   /// What plans were made for.
-  const std::vector<cuda::ConvolutionWork>& works() const;
+  const std::vector<ConvolutionWork>& works() const;
 };
 
 }  // namespace troupe::testing

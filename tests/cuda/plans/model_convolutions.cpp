@@ -10,7 +10,7 @@
 
 namespace troupe::testing {
 
-std::string text_of(const cuda::ConvolutionWork& work) {
+std::string text_of(const ConvolutionWork& work) {
   constexpr const char* passes[] = {"forward", "input gradient", "weight gradient"};
   const ConvolutionOptions& o = work.options;
   return fmt::format("{} -> {}, {}x{}{}{}, of {}x{}{} ({})", o.in_channels, o.out_channels,
@@ -19,10 +19,10 @@ std::string text_of(const cuda::ConvolutionWork& work) {
                      o.bias ? ", bias" : "", passes[static_cast<int>(work.pass)]);
 }
 
-std::vector<cuda::ConvolutionWork> convolutions_of(const ModelSource& source,
-                                                   const SampleSpec& samples, std::int64_t batch) {
-  std::vector<cuda::ConvolutionWork> found;
-  const auto note = [&](const cuda::ConvolutionWork& work) {
+std::vector<ConvolutionWork> convolutions_of(const ModelSource& source, const SampleSpec& samples,
+                                             std::int64_t batch) {
+  std::vector<ConvolutionWork> found;
+  const auto note = [&](const ConvolutionWork& work) {
     if (std::ranges::none_of(found,
                              [&](const auto& known) { return text_of(known) == text_of(work); }))
       found.push_back(work);

@@ -13,8 +13,6 @@
 namespace troupe {
 namespace {
 
-using cuda::ConvolutionPass;
-using cuda::ConvolutionWork;
 using ::testing::ElementsAre;
 
 const SampleSpec images{.shape = {1, 28, 28}, .classes = 10};
