@@ -1,6 +1,9 @@
 #include "ops/on_device.h"
 
+#include <fmt/format.h>
+
 #include "runtime/device/device_stream.h"
+#include "runtime/error.h"
 #include "runtime/tensor/backend.h"
 #include "runtime/tensor/out_of_memory.h"
 
@@ -9,6 +12,12 @@ namespace {
 
 // KernelTable::copy takes tensors of any type, so that any table of a device will do.
 Tensor copied(const Stream& stream, const Tensor& tensor, DType dtype, Device to) {
+  if (tensor.device() != Device::cpu() && tensor.device() != stream.device)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("a tensor on {} cannot be copied to {} by a stream of {}",
+                            to_string(tensor.device()), to_string(to), to_string(stream.device)),
+                fmt::format("copy it to the CPU (to_cpu) with a stream of {} first",
+                            to_string(tensor.device())));
   Tensor result = Tensor::empty(tensor.shape(), dtype, to, tensor.layout());
   kernels(stream.device, DType::f32).copy(stream, tensor, result);
   return result;

@@ -5,7 +5,8 @@
 
 namespace troupe {
 
-/// The tensor itself if it is undefined or lies on the stream's device, else a copy there.
+/// The tensor itself if it is undefined or lies on the stream's device, else a copy there. Throws
+/// Error{unsupported} if it lies on a device that is neither the CPU nor the stream's.
 Tensor on_device(const Stream& stream, const Tensor& tensor);
 /// The same, and of this floating-point type.
 Tensor on_device(const Stream& stream, const Tensor& tensor, DType dtype);

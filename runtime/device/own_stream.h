@@ -7,6 +7,8 @@ namespace troupe {
 
 /// A stream of one owner, such as an incarnation of an actor that computes. It is opened when it is
 /// first used: the prototype of an actor needs none. Used by one thread at a time.
+/// An actor that sends what this stream computes returns device_stream() from Actor::stream(): else
+/// the runtime sends it without a fence, and its receiver may read it too early.
 class OwnStream {
  public:
   /// With the device and the other properties of `like`, which has no handle.

@@ -55,6 +55,14 @@ class DelayedDevice : public ::testing::Test {
   const KernelTable& table_ = kernels(delayed_device(), DType::f32);
 };
 
+TEST_F(DelayedDevice, IsCopiedByItsOwnStreamsOnly) {
+  const Tensor x = ones(a_);
+  EXPECT_THROW(on_device({}, x), Error) << "else the CPU would read the memory of a device";
+  EXPECT_THROW(to_cpu({}, x), Error);
+  EXPECT_NO_THROW(to_cpu(a_.get(), x));
+  finish_all();
+}
+
 TEST_F(DelayedDevice, ReportsAReadThatDoesNotWaitForTheWrite) {
   const Tensor x = ones(a_);
   relu(b_, x);
