@@ -20,7 +20,7 @@ Error without_driver_for(const std::string& what) {
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   if (driver == 0)
-    return unusable(what + ": no driver is installed here",
+    return unusable(what + ": no NVIDIA driver was found",
                     "run on a host with a GPU, or set `device` to cpu");
   return unusable(
       fmt::format("{}: the driver supports CUDA up to {}.{}, but this build needs CUDA {}.{}", what,
@@ -54,6 +54,7 @@ Error context_lost(const std::string& what, std::string_view cause, std::string_
 
 void check(cudaError_t status, const char* operation, std::source_location where) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // clears it: a later call could answer with it
   const std::string what = fmt::format("CUDA could not {}: {} ({})", operation,
                                        cudaGetErrorString(status), cudaGetErrorName(status));
   switch (status) {

@@ -252,9 +252,9 @@ class Stream final : public DeviceStream {
   FencePtr add_fence() {
     auto fence = std::make_shared<Fence>(id_, recorded_ + 1, stream_.get());
     forget_passed();
+    steps_.add(fence);  // first: a fence that is recorded must end, also if memory runs out here
     fences_.push_back(fence);
     ++recorded_;
-    steps_.add(fence);
     // Another thread may be between give() and its work, which comes after this fence.
     if (giver_ == std::this_thread::get_id()) last_ = fence;
     return fence;

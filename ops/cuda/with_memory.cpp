@@ -1,14 +1,11 @@
 #include "ops/cuda/with_memory.h"
 
-#include <cuda_runtime_api.h>
-
 #include "ops/cuda/stream.h"
 #include "runtime/tensor/allocator.h"
 
 namespace troupe::cuda {
 
 void give_back_free_blocks(const Stream& stream) {
-  cudaGetLastError();  // clears the error of the call, which the next launch could answer with
   if (captures_here()) throw;
   const LastingScope of_the_device;
   CachingAllocator::of(stream.device).trim();

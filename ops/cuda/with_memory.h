@@ -9,8 +9,8 @@ namespace troupe::cuda {
 void give_back_free_blocks(const Stream& stream);
 
 /// Calls `f`; if it throws OutOfMemory, once more after the allocator's free blocks have been given
-/// back: beside it, libraries allocate memory, and CUDA loads the code of a kernel that is launched
-/// for the first time.
+/// back. Not only the allocator takes memory: so do libraries, and CUDA for the code of a kernel
+/// that is launched for the first time.
 template <class F>
 decltype(auto) with_memory(const Stream& stream, F&& f) {
   try {

@@ -99,6 +99,11 @@ TEST(CudaError, OfADriverThatCannotStartIsNotThatOfALostGpu) {
   }
 }
 
+TEST(CudaError, IsNotTheAnswerOfTheNextCallToo) {
+  EXPECT_THROW(cuda::check(cudaSetDevice(99), "use the device"), Error);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
 // A library allocates beside the allocator, whose free blocks it cannot have.
 TEST(CudaLibraryError, IsTriedOnceMoreWithTheAllocatorsFreeBlocks) {
   EmulatedStream stream;
