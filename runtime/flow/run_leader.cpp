@@ -49,7 +49,7 @@ void RunLeader::begin() {
 void RunLeader::receive(std::uint32_t process, const RunMessage& message,
                         Supervisor::Clock::time_point now) {
   if (const auto* vote_cast = std::get_if<Vote>(&message)) {
-    vote(*vote_cast);
+    vote(*vote_cast, now);
   } else if (const auto* failure = std::get_if<ActorFailed>(&message)) {
     actor_failed(*failure, now);
   } else if (const auto* status = std::get_if<ActorStatus>(&message)) {
@@ -69,10 +69,10 @@ void RunLeader::receive(std::uint32_t process, const RunMessage& message,
   }
 }
 
-void RunLeader::vote(const Vote& vote) {
+void RunLeader::vote(const Vote& vote, Supervisor::Clock::time_point now) {
   if (ending_ || vote.incarnation != incarnations_.at(vote.actor)) return;
-  const auto commit = vote.ends ? supervisor_.end_before(vote.step)
-                                : supervisor_.vote(vote.actor, vote.step, Supervisor::Clock::now());
+  const auto commit =
+      vote.ends ? supervisor_.end_before(vote.step) : supervisor_.vote(vote.actor, vote.step, now);
   if (!commit) return;
   order_(*commit);
   end_if_done();

@@ -40,7 +40,7 @@ class RunLeader {
   Result<RunReport> report();
 
  private:
-  void vote(const Vote& vote);
+  void vote(const Vote& vote, Supervisor::Clock::time_point now);
   void commit_if_ready(Supervisor::Clock::time_point now);
   void actor_failed(const ActorFailed& failure, Supervisor::Clock::time_point now);
   void replace(const ActorFailed& failure, Supervisor::Clock::time_point now);

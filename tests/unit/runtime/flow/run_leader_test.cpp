@@ -129,6 +129,19 @@ TEST(RunLeaderOfAWriter, CommitsWhenTheWriterIsFreeIfNoSnapshotMayBeLate) {
   EXPECT_EQ(orders.size(), before) << "the run ends";
 }
 
+TEST_F(RunLeaderTest, OrdersTheFirstSnapshotAfterTheTimeThatItIsGiven) {
+  options_.steps = {.count = 9, .snapshot_after = std::chrono::minutes(10)};
+  begin_after(0);
+  const auto snapshot_of = [&](std::uint32_t step, std::chrono::minutes passed) {
+    leader_->receive(1, Vote{voter, 0, step}, now + passed);
+    leader_->receive(2, Vote{other_voter, 0, step}, now + passed);
+    return newest<Commit>().snapshot;
+  };
+  EXPECT_FALSE(snapshot_of(0, std::chrono::minutes(0)));
+  EXPECT_FALSE(snapshot_of(1, std::chrono::minutes(9)));
+  EXPECT_TRUE(snapshot_of(2, std::chrono::minutes(10)));
+}
+
 // The actors that are replaced learn the newest commit at the end.
 TEST(RunLeaderOfAWriter, CommitsForAFreeWriterOnlyAfterAReplacement) {
   Graph graph;
