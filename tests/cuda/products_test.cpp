@@ -152,7 +152,23 @@ TEST(CudaProducts, OfPlannedConvolutionsAreThoseOfRoundedFactors) {
     const PlannedConvolutions plans(products != DType::f16);  // f16: the bias is added after
     compare_convolutions(stream, products);
     ASSERT_FALSE(plans.works().empty());
-    for (const cuda::ConvolutionWork& work : plans.works()) EXPECT_EQ(work.dtype, products);
+    for (const ConvolutionWork& work : plans.works()) EXPECT_EQ(work.dtype, products);
+  }
+}
+
+TEST(CudaProducts, AskForPlansOfAFixedOrderUnlessTheStreamNeedsNone) {
+  const EmulatedStream own;
+  for (const bool deterministic : {true, false}) {
+    const PlannedConvolutions plans(true);
+    Stream stream = own.get();
+    stream.deterministic = deterministic;
+    const Given given = given_of(cases[0], Layout::row_major);
+    const auto on = [&](const Tensor& t) { return on_device(stream, t, DType::f32); };
+    const Given there{on(given.x), on(given.weight), on(given.bias), on(given.grad)};
+    const auto kernel = kernels(stream.device, DType::f32).convolution(cases[0].options);
+    results_of(stream, *kernel, there, there.grad);
+    ASSERT_EQ(plans.works().size(), 3u);
+    for (const ConvolutionWork& work : plans.works()) EXPECT_EQ(work.deterministic, deterministic);
   }
 }
 

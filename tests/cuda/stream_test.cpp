@@ -92,6 +92,29 @@ TEST(CudaStream, ReusesBlocksThatAnotherStreamCopiesInOrder) {
     }
 }
 
+// Neither reader comes after the other, so the next user waits for both.
+TEST(CudaStream, ReusesBlocksThatTwoOtherStreamsReadInOrder) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const Emulation emulation(drawn(seed));
+    EmulatedStream writer, one, other, next;
+    Tensor x = on_device(writer.get(), on_cpu_filled(3));
+    const WorkPtr written = device_stream(writer.get())->record();
+    std::vector<Tensor> results;
+    for (const EmulatedStream* reader : {&one, &other}) {
+      device_stream(reader->get())->wait(written, Awaits::results);
+      results.push_back(doubled(reader->get(), x));
+    }
+    const void* block = x.raw();
+    x = {};
+    const Tensor z = on_device(next.get(), on_cpu_filled(5));
+    EXPECT_EQ(z.raw(), block);
+    EXPECT_THAT(values(on_cpu(next.get(), z)), Each(5.0f));
+    EXPECT_THAT(values(on_cpu(one.get(), results[0])), Each(6.0f));
+    EXPECT_THAT(values(on_cpu(other.get(), results[1])), Each(6.0f));
+    EXPECT_THAT(take_violations(), IsEmpty()) << "seed " << seed;
+  }
+}
+
 TEST(CudaStream, TimesWhatTheDeviceDoesInARange) {
   constexpr std::chrono::milliseconds pause{5};
   const Emulation emulation({.pace = Pace::by_hand});
