@@ -120,8 +120,10 @@ namespace names {
 void add(const char* kernel, std::uint64_t launches, const Traffic& traffic) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  std::fprintf(file(), "%s,%llu,%.0f,%.0f\n", kernel, static_cast<unsigned long long>(launches),
-               traffic.bytes, traffic.operations);
+  if (std::fprintf(file(), "%s,%llu,%.0f,%.0f\n", kernel, static_cast<unsigned long long>(launches),
+                   traffic.bytes, traffic.operations) < 0 ||
+      std::fflush(file()) != 0)
+    throw Error(ErrorCode::io, "the file of TROUPE_RECORD cannot be written", "free some space");
 }
 
 void count(Traffic& traffic, const Tensor& tensor) {
