@@ -30,20 +30,15 @@ struct DoctorArguments {
   bool json = false, network = false;
 };
 
+/// Those of -r alone are the defaults for samples that need no files.
 std::optional<Options> options_of(const DoctorArguments& arguments, const Definitions& own) {
-  if (arguments.options.empty() && !arguments.overrides.empty())
-    throw Error(ErrorCode::usage,
-                fmt::format("doctor: -r {} without an options file",
-                            arguments.overrides.front().substr(0, 100)),
-                fmt::format("{} doctor FILE -r KEY=VALUE{}", program_name(),
-                            arguments.network ? " --network" : ""));
-  if (arguments.options.empty()) return std::nullopt;
-  return load_options(arguments.options, arguments.overrides, own);
+  if (!arguments.options.empty()) return load_options(arguments.options, arguments.overrides, own);
+  if (arguments.overrides.empty()) return std::nullopt;
+  return parse_options("data: {name: synthetic}", "default options", arguments.overrides, own);
 }
 
 Demands demands_of(const Options& options) {
   Demands demands;
-  demands.known = true;
   demands.work = work_limits(options);
   demands.transport = options.transport.transport;
   demands.actor_threads = options.run.threads;
@@ -113,14 +108,16 @@ void print_lines(const Machine& machine, const std::vector<Observation>& seen,
 int doctor(const DoctorArguments& arguments, const Definitions& own) {
   const std::optional<Options> options = options_of(arguments, own);
   if (arguments.network) return measure_network(options ? *options : Options(own), arguments.json);
-  const Demands demands = options ? demands_of(*options) : Demands();
+  const bool has_file = !arguments.options.empty();
+  Demands demands = options ? demands_of(*options) : Demands();
+  demands.known = has_file;
   const Machine machine = observe(demands.device != DeviceChoice::cpu);
   std::vector<Observation> seen = observations(machine, demands);
   Findings findings = check_all(machine, demands);
   if (!arguments.cluster.empty())
     std::ranges::move(check_cluster(machine, find_profile(arguments.cluster)),
                       std::back_inserter(findings));
-  if (options) {
+  if (has_file) {
     DataCheck data = check_data(*options);
     seen.push_back(std::move(data.observation));
     std::ranges::move(data.findings, std::back_inserter(findings));
@@ -144,15 +141,16 @@ void add_doctor_verb(CLI::App& app, ChosenVerb& chosen) {
   CLI::App* verb =
       app.add_subcommand("doctor", "Check this node for problems that would stop or slow a run");
   verb->add_option("FILE", arguments->options, "options file of the run");
-  verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
+  verb->add_option("-r,--override", arguments->overrides,
+                   "overrides the file, or the defaults (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   CLI::Option* cluster =
       verb->add_option("--cluster", arguments->cluster, "check against the profile of a cluster")
           ->type_name("NAME");
   verb->add_flag("--network", arguments->network,
-                 "instead, time messages and tensors between the processes of\n"
-                 "a job: srun troupe doctor --network")
+                 "in place of the checks, time messages and tensors between\n"
+                 "the processes of a job: srun troupe doctor --network")
       ->excludes(cluster);
   verb->add_flag("--json", arguments->json, "findings as JSON");
   verb->callback([arguments, &chosen] {

@@ -147,6 +147,16 @@ std::uint64_t limit_of(int resource) {
   return limit.rlim_cur == RLIM_INFINITY ? Machine::unlimited : limit.rlim_cur;
 }
 
+/// The first number of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Thu …".
+std::string nvidia_driver() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  for (std::string word; file >> word;)
+    if (word.find('.') != std::string::npos &&
+        word.find_first_not_of("0123456789.") == std::string::npos)
+      return word;
+  return {};
+}
+
 /// The driver has a folder for each.
 int gpus_of_node() {
   std::error_code absent;
@@ -209,6 +219,7 @@ Machine observe(bool tries_gpu) {
   machine.cores = machine.world ? core_share(*machine.world, environment).threads
                                 : std::min(machine.affinity, allowed);
   machine.node_cores = machine.world ? node_cores(*machine.world, environment) : machine.cores;
+  machine.nvidia_driver = nvidia_driver();
   machine.gpus_of_node = gpus_of_node();
   if (const auto library = gpu_library())
     machine.cuda = library.value()->survey();

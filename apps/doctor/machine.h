@@ -48,6 +48,7 @@ struct Machine {
   std::uint64_t locked_memory = unlimited;
   bool clock_synchronised = true;
 
+  std::string nvidia_driver;        ///< "580.159.03"; empty: none is loaded
   int gpus_of_node = 0;             ///< NVIDIA's, also those that this process may not use
   std::optional<GpuSurvey> cuda;    ///< what the part for GPUs says; nothing: it cannot be opened
   std::optional<Error> cuda_error;  ///< why: Error{io} if this build has none

@@ -49,7 +49,10 @@ std::string gpus_text(const Machine& machine, const Demands& demands) {
   std::string given =
       allocated == 0 ? "none allocated by a job" : fmt::format("{} allocated", allocated);
   if (!machine.cuda && machine.cuda_error && machine.cuda_error->code() == ErrorCode::io)
-    return "no CUDA in this build; " + given;
+    return fmt::format("no CUDA in this build; {}; {}",
+                       machine.nvidia_driver.empty() ? "no NVIDIA driver"
+                                                     : "NVIDIA driver " + machine.nvidia_driver,
+                       given);
   const bool several = machine.world && machine.world->size > 1;
   if (demands.device == DeviceChoice::cpu || !machine.cuda || machine.cuda->gpus.empty() ||
       (several && !computes_on_gpu(machine, demands)))

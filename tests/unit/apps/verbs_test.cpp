@@ -831,10 +831,10 @@ TEST_F(Verbs, TrainTakesTheLastRestart) {
   EXPECT_THAT(ran.error, HasSubstr("none.yaml: cannot be opened"));
 }
 
-TEST_F(Verbs, DoctorRefusesOverridesOfNoFile) {
-  EXPECT_THAT(
-      run_troupe({"doctor", "-r", "train.lr=1"}).error,
-      HasSubstr("doctor: -r train.lr=1 without an options file\n  try: apps_tests doctor FILE"));
+TEST_F(Verbs, DoctorTakesOverridesOfTheDefaults) {
+  EXPECT_THAT(run_troupe({"doctor", "-r", "device=cpu"}).out,
+              AllOf(HasSubstr("GPUs "), Not(HasSubstr("data "))));
+  EXPECT_THAT(run_troupe({"doctor", "-r", "device=gpux"}).error, HasSubstr("gpux"));
 }
 
 TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {
