@@ -1,25 +1,37 @@
 #include "apps/allocated_gpus.h"
 
+#include <algorithm>
 #include <charconv>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace troupe {
 namespace {
+
+/// Of one node: a larger number is none.
+constexpr int most = 1024;
+
+/// The whole text as a number of GPUs; nothing if it is none.
+std::optional<int> number_of(std::string_view text) {
+  int number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || number < 0 || number > most) return std::nullopt;
+  return number;
+}
 
 /// How many a list such as "0,1,3-5" names.
 int count_of_list(const std::string& list) {
   int count = 0;
   std::istringstream items(list);
   for (std::string item; std::getline(items, item, ',');) {
-    const std::size_t dash = item.find('-');
-    int first = 0, last = 0;
-    const char* end = item.data() + item.size();
-    const char* middle = dash == std::string::npos ? end : item.data() + dash;
-    const bool range = dash != std::string::npos &&
-                       std::from_chars(item.data(), middle, first).ptr == middle &&
-                       std::from_chars(middle + 1, end, last).ptr == end && last >= first;
-    count += range ? last - first + 1 : 1;
+    if (item.empty()) continue;
+    const std::size_t dash = std::min(item.find('-'), item.size());
+    const auto first = number_of(item.substr(0, dash));
+    const auto last = dash < item.size() ? number_of(item.substr(dash + 1)) : std::nullopt;
+    count += first && last && *last >= *first ? *last - *first + 1 : 1;
   }
   return count;
 }
@@ -29,11 +41,7 @@ int count_of_list(const std::string& list) {
 int allocated_gpus(const Environment::Variables& environment) {
   const auto has = [&](const char* name) { return environment.contains(name); };
   const auto variable = [&](const char* name) { return has(name) ? environment.at(name) : ""; };
-  const std::string on_node = variable("SLURM_GPUS_ON_NODE");
-  int count = 0;
-  const auto [end, error] = std::from_chars(on_node.data(), on_node.data() + on_node.size(), count);
-  if (!on_node.empty() && error == std::errc() && end == on_node.data() + on_node.size())
-    return count;
+  if (const auto count = number_of(variable("SLURM_GPUS_ON_NODE"))) return *count;
   for (const char* name : {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"})
     if (has(name)) return count_of_list(variable(name));
   const bool in_job = has("SLURM_JOB_ID") || has("PBS_JOBID") || has("LSB_JOBID");
