@@ -144,10 +144,11 @@ std::vector<DefinitionFile> container_files(const JobLayout& layout, const JobRe
   if (request.container.empty()) return {};
   const auto& kinds = layout.profile.container.kinds;
   if (std::find(kinds.begin(), kinds.end(), request.container) == kinds.end())
-    throw Error(ErrorCode::usage,
-                fmt::format("{} runs no containers of {}", layout.profile.title, request.container),
-                kinds.empty() ? "leave --container out"
-                              : fmt::format("--container {}", fmt::join(kinds, " or ")));
+    throw Error(
+        ErrorCode::usage,
+        fmt::format("{} does not run containers with {}", layout.profile.title, request.container),
+        kinds.empty() ? "leave --container out"
+                      : fmt::format("--container {}", fmt::join(kinds, " or ")));
   if (request.container == "edf") return {containerfile(layout, request), edf(layout, request)};
   if (request.container == "apptainer") return {apptainer_definition(layout, request)};
   return {containerfile(layout, request)};

@@ -102,6 +102,16 @@ void check_demanded_gpu(const JobLayout& layout, const JobRequest& request) {
   refuse(option + ", but the job has no GPUs", "--gpus-per-node 1, or " + remedy);
 }
 
+/// Of sm_70: CUDA 13 has no kernels for it, and cuDNN has no plans in bf16.
+bool is_volta(const ClusterProfile::NodeKind& kind) { return kind.gpu == "V100"; }
+
+void check_precision_on_gpu(const JobLayout& layout, const JobShape& shape) {
+  if (layout.computes_on_gpu() && shape.bf16 && is_volta(layout.kind))
+    refuse(
+        fmt::format("precision is bf16-mixed, but {} has no arithmetic in bf16", layout.kind.gpu),
+        "-r precision=16-mixed");
+}
+
 void check_processes_on_gpu(const JobLayout& layout) {
   const std::int64_t world = layout.nodes * layout.processes;
   if (!layout.computes_on_gpu() || world == 1) return;
@@ -186,11 +196,9 @@ std::int64_t busy_cores(const JobLayout& layout, const JobShape& shape) {
 void add_gpu_notes(JobLayout& layout, const JobRequest& request) {
   const Profile& profile = layout.profile;
   auto& notes = layout.notes;
-  const std::string_view why_on_cpu =
-      built_with_cuda ? "device is cpu" : "this troupe is built without CUDA";
+  const std::string_view why_on_cpu = built_with_cuda ? "device is cpu" : "this build has no CUDA";
   if (request.gpu_demand && !built_with_cuda && request.container.empty())
-    notes.push_back("this troupe is built without CUDA, which the job needs: run " +
-                    build_for(layout.kind));
+    notes.push_back("this build has no CUDA, which the job needs: run " + build_for(layout.kind));
   if (layout.gpus > 0 && !layout.kind.gpu_cuda)
     notes.push_back(
         fmt::format("Troupe has no kernels for {}: the {} of a node stay idle; "
@@ -281,8 +289,7 @@ bool has_data_in_image(const JobShape& shape, const JobRequest& request) {
 }
 
 std::string build_for(const ClusterProfile::NodeKind& kind) {
-  // CUDA 13 has no kernels for V100.
-  return kind.gpu == "V100" ? "./dev build --cuda=12" : "./dev build --cuda";
+  return is_volta(kind) ? "./dev build --cuda=12" : "./dev build --cuda";
 }
 
 void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processes) {
@@ -325,6 +332,7 @@ JobLayout lay_out_job(const ClusterProfile& profile, const JobRequest& request,
   layout.gpus_stay_idle = layout.gpus > 0 && !(request.computes_on_gpus && layout.kind.gpu_cuda);
   check_demanded_gpu(layout, request);
   layout.processes = choose_processes(layout, request, shape);
+  check_precision_on_gpu(layout, shape);
   check_processes_on_gpu(layout);
   check_work(shape, layout.nodes, layout.processes);
   layout.tasks = request.launcher == "launch" ? 1 : layout.processes;

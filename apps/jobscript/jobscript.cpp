@@ -158,7 +158,7 @@ JobRequest complete(const JobscriptArguments& arguments, const Invocation& call)
                                   &request.constraint, &request.reservation, &request.mail})
     if (word->find_first_of(" \t\r\n#\"'\\`$") != std::string::npos)
       throw Error(ErrorCode::usage,
-                  fmt::format("\"{}\" cannot stand in a line of #SBATCH", word->substr(0, 60)),
+                  fmt::format("\"{}\" is not allowed in an #SBATCH line", word->substr(0, 60)),
                   request.name == *word ? "give a --name of letters, digits, - and _"
                                         : "leave out blanks, quotes, # and $");
   for (const auto& [option, lines] :

@@ -216,7 +216,7 @@ TEST_F(Jobscript, DescribesAnImageWithCudaForARunOnAGpu) {
     wanted.container = engine;
     const JobLayout plan = lay_out_job(find_profile(cluster), wanted, shape(1, 1));
     if (wanted.computes_on_gpus) {
-      EXPECT_THAT(job_script(plan, wanted, {"", "o.yaml", {}}), Not(HasSubstr("without CUDA")));
+      EXPECT_THAT(job_script(plan, wanted, {"", "o.yaml", {}}), Not(HasSubstr("has no CUDA")));
     }
     return container_files(plan, wanted).at(0).content;
   };
@@ -550,7 +550,16 @@ TEST_F(Jobscript, SaysWhatBf16NeedsOnCpus) {
   EXPECT_THAT(noted({"device=cpu", "precision=bf16-mixed"}, {"--gpus-per-node", "1"}),
               HasSubstr("AVX-512 BF16 or AMX"));
   EXPECT_THAT(noted({"device=cpu"}), Not(HasSubstr("AVX-512")));
-  EXPECT_THAT(noted({"device=cuda", "precision=bf16-mixed"}), Not(HasSubstr("AVX-512")));
+  EXPECT_THAT(noted({"device=cuda", "precision=16-mixed"}), Not(HasSubstr("AVX-512")));
+}
+
+TEST_F(Jobscript, RefusesBf16OnV100) {
+  const std::string options = file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
+  const Ran refused = run_troupe({"jobscript", "--cluster", "puhti", "-t", "2h", "-r",
+                                  "device=cuda", "-r", "precision=bf16-mixed", options});
+  EXPECT_EQ(refused.code, exit_usage);
+  EXPECT_THAT(refused.error, HasSubstr("precision is bf16-mixed, but V100 has no arithmetic in "
+                                       "bf16\n  try: -r precision=16-mixed"));
 }
 
 TEST_F(Jobscript, ReadsMemoryAsSlurmDoes) {
@@ -572,7 +581,7 @@ TEST_F(Jobscript, RefusesWhatWouldBreakOutOfItsLine) {
     const Ran refused =
         run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "--name", name, options});
     EXPECT_EQ(refused.code, 2) << name;
-    EXPECT_THAT(refused.error, HasSubstr("cannot stand in a line"));
+    EXPECT_THAT(refused.error, HasSubstr("is not allowed in an #SBATCH line"));
   }
   for (const char* name : {"a/b", "../a", "/tmp/a"})
     EXPECT_THAT(
