@@ -134,19 +134,22 @@ bool print_fit(const PlannedRun& run, std::size_t needed) {
   const std::size_t memory = all - std::min(all, assumed_context_bytes);
   print_out("{} has {}, of which the driver and CUDA take {} (assumed):\n", gpu.title,
             bytes_text(all), bytes_text(assumed_context_bytes));
+  const std::size_t stages = run.pipeline.partition.size() * run.pipeline.replicas;
+  const std::size_t uncounted = gpu.without_cudnn.empty() ? 0 : stages * plan_workspace_limit;
   if (needed > memory) {
     const std::size_t missing = needed + assumed_context_bytes - all;
+    const std::size_t usable = memory - std::min(memory, uncounted);
     print_out("the run does not fit: {} are missing\n  try: {}\n", bytes_text(missing),
-              what_to_change(run, memory, missing));
+              what_to_change(run, usable, missing + uncounted));
     return false;
   }
   const std::size_t remain = memory - needed;
-  const bool counts_workspaces = gpu.without_cudnn.empty();
-  const std::size_t stages = run.pipeline.partition.size() * run.pipeline.replicas;
-  const bool certain = counts_workspaces || remain >= stages * plan_workspace_limit;
-  print_out("{}the run {}, and {} remain\n",
-            counts_workspaces ? "" : "without cuDNN's workspaces, ", certain ? "fits" : "may fit",
-            bytes_text(remain));
+  if (uncounted == 0)
+    print_out("the run fits, and {} remain\n", bytes_text(remain));
+  else if (remain >= uncounted)
+    print_out("the run fits, and {} remain for cuDNN's workspaces\n", bytes_text(remain));
+  else
+    print_out("without cuDNN's workspaces, the run may fit, and {} remain\n", bytes_text(remain));
   return true;
 }
 

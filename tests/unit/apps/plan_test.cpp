@@ -438,7 +438,8 @@ TEST_F(Plan, MissesCudnnOnlyForConvolutionsThatItComputes) {
                  "-r", "model.name=" + model, "-r", "precision=" + precision})
         .out;
   };
-  const auto misses = HasSubstr("\nwithout cuDNN's workspaces, the run");
+  const auto misses =
+      HasSubstr("\ncuDNN's workspaces, up to 2 GiB for each stage, are not counted");
   EXPECT_THAT(with("mnist_cnn", "32-true"), misses);
   EXPECT_THAT(with("mnist_cnn", "bf16-mixed"), misses);
   EXPECT_THAT(with("mnist_cnn", "64-true"), AllOf(HasSubstr("the run fits"), Not(misses)));
@@ -449,7 +450,13 @@ TEST(PlannedMemory, DoesNotSayThatARunFitsWhereWorkspacesThatAreNotCountedMayNot
   EXPECT_THAT(printed_memory(6, 2, 4, 0, 0, "no cuDNN"),
               HasSubstr("without cuDNN's workspaces, the run may fit, and 1.0 GiB remain\n"));
   EXPECT_THAT(printed_memory(6, 1, 4, 0, 0, "no cuDNN"),
-              HasSubstr("without cuDNN's workspaces, the run fits, and 2.0 GiB remain\n"));
+              HasSubstr("the run fits, and 2.0 GiB remain for cuDNN's workspaces\n"));
+}
+
+TEST(PlannedMemory, NamesBatchesThatLeaveRoomForWorkspacesThatAreNotCounted) {
+  EXPECT_THAT(printed_memory(9, 3, 4, 0, 0, "no cuDNN"),
+              HasSubstr("3.0 GiB are missing\n  try: raise train.micro_batches from 4 to 16, or "
+                        "lower train.batch_size from 16 to 4\n"));
 }
 
 TEST_F(Plan, FitsATerminal) {
