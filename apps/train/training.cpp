@@ -509,6 +509,12 @@ std::string threads_heading(const Options& options, const PipelineOptions& pipel
           : "");
 }
 
+/// "sgd, lr 0.05 (one_cycle)".
+std::string update_heading(const Options& options, const PipelineOptions& pipeline) {
+  return fmt::format("{}, lr {:.9g} ({})", pipeline.optimizer.name(), pipeline.rate.lr,
+                     option_text(options, "train.schedule"));
+}
+
 }  // namespace
 
 std::string run_heading(const Options& options, const PipelineOptions& pipeline) {
@@ -522,13 +528,13 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
                                          may_vary ? ", not deterministic" : "");
   return fmt::format(
       "{}: {} in {}{}, {} schedule{}{}\n"
-      "batches of {} in {}\n"
+      "batches of {} in {}, {}\n"
       "{}{}{}{}{}",
       model_title(pipeline.model), partition_text(pipeline.partition), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       precision_heading(pipeline), device_heading(pipeline.stream.device) + on_gpu,
       pipeline.batch_size, counted(pipeline.micro_batches, "micro-batch"),
-      threads_heading(options, pipeline),
+      update_heading(options, pipeline), threads_heading(options, pipeline),
       pipeline.staleness == 0
           ? ""
           : fmt::format("\nasynchronous aggregation: gradients are applied {} later",
