@@ -42,7 +42,7 @@ StageProgram& Stage::program() {
     throw Error(ErrorCode::bad_options,
                 fmt::format("the program of stage {} has {} ranges of blocks", options_.stage,
                             program_->ranges()),
-                "give each stage one range: no schedule runs several in turns");
+                "give each stage one range: no schedule interleaves several");
   return *program_;
 }
 

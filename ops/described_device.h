@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-/// A GPU that is not there, for plans on login nodes and in tests.
+/// A type of GPU, known from its data sheet, for plans on login nodes and in tests.
 struct DescribedDevice {
   std::string title;                     ///< as its driver calls it: "NVIDIA H200"
   int architecture = 90;                 ///< 90: sm_90

@@ -19,8 +19,8 @@ inline constexpr std::size_t product_workspace_limit = std::size_t{32} << 20;
 /// depend on it.
 inline constexpr std::int64_t scores_of_a_part = std::int64_t{1} << 25;
 
-/// Tensors in other memory of the CPU than pinned memory are copied through pinned blocks of this
-/// size, so that the host copies one piece of a tensor while the device copies another.
+/// Tensors in pageable memory are copied through pinned blocks of this size, so that the host
+/// copies one piece of a tensor while the device copies another.
 inline constexpr std::size_t copied_piece_bytes = std::size_t{4} << 20;
 
 /// The block of pinned memory for so many bytes.

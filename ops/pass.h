@@ -25,9 +25,9 @@ struct Pass {
   bool training = true;
   RandomKey random;  ///< of this step and micro-batch; a primitive fills in its operation
 
-  /// Of a stage on another device than the CPU, the input where it came from the CPU's memory, and
-  /// the memory of its copy. Kernels there may not have run when a call returns, and so cannot
-  /// refuse a number: primitives that must, look here.
+  /// On another device than the CPU: the stage's input in the CPU's memory, if it came from there,
+  /// and the memory of its copy on the device. Kernels of a device may run after the call returns,
+  /// so they cannot refuse a value. Primitives that refuse values check this tensor.
   Tensor input_on_cpu;
   std::weak_ptr<Storage> input_copy;
   Tensor pixel_values;  ///< on the CPU: the numbers of input_on_cpu's bytes, if it has bytes

@@ -65,15 +65,14 @@ class GpuChecks {
   void check_effect() {
     if (computes_on_gpu(machine_, demands_)) return;
     if (demands_.tf32)
-      warn("conv_precision or matmul_precision is tf32, without effect: the CPU computes",
+      warn("conv_precision or matmul_precision tf32 has no effect on the CPU",
            "-r conv_precision=ieee -r matmul_precision=ieee, or a GPU");
     if (demands_.cuda_graphs)
-      warn("cuda_graphs has no effect: the CPU computes", "-r cuda_graphs=false, or a GPU");
+      warn("cuda_graphs has no effect on the CPU", "-r cuda_graphs=false, or a GPU");
     if (demands_.resident)
-      warn("data.resident has no effect: the CPU computes", "-r data.resident=false, or a GPU");
+      warn("data.resident has no effect on the CPU", "-r data.resident=false, or a GPU");
     if (demands_.nondeterministic)
-      warn("deterministic false has no effect: the CPU computes",
-           "-r deterministic=true, or a GPU");
+      warn("deterministic false has no effect on the CPU", "-r deterministic=true, or a GPU");
   }
 
   void check_choice_of_cpu() {
@@ -94,15 +93,14 @@ class GpuChecks {
 
   void check_library() {
     if (is_built_with_cuda()) return refuse(*machine_.cuda_error);
-    refuse("this troupe is built without CUDA",
-           fmt::format("build it with ./dev build --cuda, or {}",
-                       asked() ? "-r device=cpu" : "use CPU nodes"));
+    refuse("this build has no CUDA", fmt::format("build it with ./dev build --cuda, or {}",
+                                                 asked() ? "-r device=cpu" : "use CPU nodes"));
   }
 
   bool check_driver() {
     const GpuSurvey& cuda = *machine_.cuda;
     if (cuda.driver == 0) {
-      refuse("no NVIDIA driver answers here", "use a GPU node, or -r device=cpu");
+      refuse("no NVIDIA driver was found", "use a GPU node, or -r device=cpu");
       return false;
     }
     if (cuda.driver / 1000 >= cuda.runtime / 1000) return true;

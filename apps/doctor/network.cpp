@@ -57,7 +57,7 @@ class Mailbox {
       changed_.wait(lock, ready);
     else if (!changed_.wait_for(lock, *patience, ready))
       throw Error(ErrorCode::timed_out,
-                  fmt::format("{} did not come within {:.0f} s", what, patience->count() / 1e3),
+                  fmt::format("{} did not arrive within {:.0f} s", what, patience->count() / 1e3),
                   "check that no firewall drops packets between the hosts");
     if (error_) throw *error_;
     std::string message = std::move(messages_.front());

@@ -172,7 +172,7 @@ void add_eval_verb(CLI::App& app, ChosenVerb& chosen) {
                    "checkpoint, output folder, PyTorch or safetensors file")
       ->required();
   verb->add_flag("--best", arguments->best,
-                 "of an output folder, the checkpoint with the best\n"
+                 "of an output folder, take the checkpoint with the best\n"
                  "evaluation by train.monitor, not the newest one");
   verb->add_option("--options", arguments->options, "options file (the checkpoint's options)")
       ->type_name("FILE");

@@ -104,7 +104,7 @@ void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
       ->required()
       ->option_text("FILE");
   verb->add_flag("--best", arguments->best,
-                 "of an output folder, the checkpoint with the best\n"
+                 "of an output folder, take the checkpoint with the best\n"
                  "evaluation by train.monitor, not the newest one");
   verb->add_flag("--force", arguments->force, "replace an existing file of another kind");
   verb->callback([arguments, &chosen] {

@@ -71,7 +71,7 @@ void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
   add(verb, "--local-ranks-filter", flags.local_ranks_filter, "RANKS",
       "local ranks whose output is printed: 0,1 (all)");
   add(verb, "--role", flags.role, "NAME",
-      "ROLE_NAME of the processes, in the prefix of --tee (default)");
+      "ROLE_NAME of the processes, in the prefix of --tee (the word default)");
   add(verb, "--log-line-prefix-template", flags.log_line_prefix_template, "TEMPLATE",
       "prefix of the lines of --tee ([${role_name}${local_rank}]:)");
   add_ignored(verb, "--monitor-interval", flags.monitor_interval);

@@ -48,7 +48,8 @@ Made by `troupe options --markdown`; a test compares this page with the program.
 An options file is YAML. The command line can override each key:
 `troupe train options.yaml -r train.lr=0.05 -r 'model.widths=[16, 16, 32, 64]'`. Values are checked
 before a run creates its folder; the error for a wrong value names the value, its position and a
-remedy. `options_restart.yaml` in the output folder holds all options of a run with their values.
+remedy. `options_restart.yaml` in the output folder holds all options of a run with their values. A
+resumption with other options keeps the earlier file as `options_restart-1.yaml`, then `-2`.
 )";
 
 }  // namespace

@@ -274,13 +274,13 @@ void add_run(OptionFields& fields, Options& o) {
       field("deterministic", o.pipeline.stream.deterministic,
             "true: the same options give the same bits; false: on a GPU, convolutions take the "
             "algorithm that cuDNN predicts to be fastest, and the bits may differ from run to run "
-            "and after a restart; not tried on a GPU yet",
+            "and after a restart; experimental",
             {.synonyms = {"use_deterministic_algorithms", "cudnn_deterministic"},
              .setting = "Stream::deterministic"}));
   fields.push_back(
       field("cuda_graphs", o.pipeline.cuda_graphs,
             "on a GPU, launch the kernels of a pass together, as CUDA graphs: less work "
-            "for the CPU, more memory; same weights; not tried on a GPU yet",
+            "for the CPU, more memory; same weights; experimental",
             {.synonyms = {"cuda_graph", "enable_cuda_graph", "enable_cuda_graphs", "use_cuda_graph",
                           "external_cuda_graph", "cudagraphs", "use_cudagraph", "graph_capture"},
              .setting = "PipelineOptions::cuda_graphs"}));
@@ -400,7 +400,7 @@ void add_data(OptionFields& fields, Options& o) {
       field("data.resident", data.resident,
             "keep the images in the memory of the GPU and augment them there, to the same bits; "
             "only u8 images that the data set holds in memory, with no augmentation but flip, "
-            "vertical_flip and crop; not tried on a GPU yet",
+            "vertical_flip and crop; experimental",
             {.synonyms = {"on_gpu", "on_device", "gpu_resident", "preload", "preload_to_gpu",
                           "data_on_gpu", "to_gpu", "keep_on_gpu", "gpu_cache", "cache",
                           "cache_on_gpu", "cache_on_device", "cache_images"}}));

@@ -101,13 +101,13 @@ OptionFields precision_fields(PipelineOptions& options) {
   fields.push_back(
       rounding_field("matmul_precision", options.stream.matmul_tf32,
                      "precision of linear layers and matmul in f32; tf32: a GPU may round their "
-                     "factors to TF32 and use tensor cores",
+                     "inputs to TF32 and use tensor cores",
                      {.synonyms = {"float32_matmul_precision", "matmul_allow_tf32"},
                       .hints = {{"allow_tf32", both}, {"tf32", both}, {"fp32_precision", both}},
                       .setting = "Stream::matmul_tf32"}));
   fields.push_back(rounding_field(
       "conv_precision", options.stream.conv_tf32,
-      "precision of convolutions in f32; tf32: a GPU may round their factors to TF32 and use "
+      "precision of convolutions in f32; tf32: a GPU may round their inputs to TF32 and use "
       "tensor cores",
       {.synonyms = {"cudnn_allow_tf32", "convolution_precision"}, .setting = "Stream::conv_tf32"}));
   return fields;

@@ -136,7 +136,7 @@ std::vector<std::string> without_effect_on_cpu(const Options& options,
     std::string why;
     if (options.device == DeviceChoice::automatic && pipeline.processes == 1)
       if (const auto gpu = find_gpu(); !gpu) why = fmt::format(" ({})", gpu.error().message());
-    sentences.push_back(fmt::format("{} has no effect: the CPU computes{}", option, why));
+    sentences.push_back(fmt::format("{} has no effect on the CPU{}", option, why));
   };
   if (pipeline.data.resident && !has_resident_images(pipeline)) has_no_effect("data.resident");
   if (pipeline.stream.conv_tf32 && pipeline.stream.products == DType::f32)
@@ -154,9 +154,9 @@ std::vector<std::string> without_effect_on_gpu(const Options& options,
   const Stream& stream = pipeline.stream;
   if (const std::string algorithm = option_text(options, "convolution");
       !algorithm.empty() && algorithm != "auto")
-    sentences.push_back(fmt::format("convolution {} has no effect: a GPU computes", algorithm));
+    sentences.push_back(fmt::format("convolution {} has no effect on a GPU", algorithm));
   if (options.intra_op_threads > 0)
-    sentences.emplace_back("parallel.intra_op_threads has no effect on kernels: a GPU computes");
+    sentences.emplace_back("parallel.intra_op_threads has no effect on the kernels of a GPU");
   if (has_tf32(stream.device)) return sentences;
   const std::string lacks = fmt::format("{} has no TF32", to_string(stream.device));
   if (stream.conv_tf32 && stream.products == DType::f32)

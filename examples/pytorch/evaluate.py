@@ -34,6 +34,8 @@ with torch.no_grad():
     for x, y in zip(((images / 255 - 0.286) / 0.353).split(500), labels.split(500)):
         correct += int((model(x).argmax(dim=1) == y).sum())
         counted += len(y)
-        print(f"\r{counted}/{len(labels)} images", end="", file=sys.stderr, flush=True)
-print(file=sys.stderr)
+        if sys.stderr.isatty():
+            print(f"\r{counted}/{len(labels)} images", end="", file=sys.stderr, flush=True)
+if sys.stderr.isatty():
+    print(file=sys.stderr)
 print(f"test accuracy {correct / len(labels):.4f} ({correct}/{len(labels)})")

@@ -323,7 +323,7 @@ TEST_F(Command, WarnsThatTheCpuDoesNotRoundToTf32) {
     options.insert(options.begin(), {"train", path, "-o", folder});
     const Outcome outcome = troupe_command(options);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-    const auto warns = HasSubstr("conv_precision tf32 has no effect: the CPU computes");
+    const auto warns = HasSubstr("conv_precision tf32 has no effect on the CPU");
     if (name == "rounded")
       EXPECT_THAT(outcome.out + outcome.error, warns);
     else

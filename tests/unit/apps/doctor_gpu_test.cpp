@@ -82,7 +82,11 @@ TEST(DoctorGpu, ShowsWhichOneARunUses) {
   without.cuda_error = Error(ErrorCode::io, "not found", "build it");
   const auto none = observations(without, automatic);
   EXPECT_EQ(std::ranges::find(none, "GPUs", &Observation::check)->seen,
-            "no CUDA in this build; none allocated by a job");
+            "no CUDA in this build; no NVIDIA driver; none allocated by a job");
+  without.nvidia_driver = "580.159.03";
+  const auto driver = observations(without, automatic);
+  EXPECT_EQ(std::ranges::find(driver, "GPUs", &Observation::check)->seen,
+            "no CUDA in this build; NVIDIA driver 580.159.03; none allocated by a job");
 }
 
 TEST(DoctorGpu, FlagsAllocatedGpusThatTheOptionsLeaveIdle) {
@@ -97,10 +101,10 @@ TEST(DoctorGpu, FlagsAllocatedGpusThatTheBuildLeavesIdle) {
   Machine machine = without_cuda();
   machine.environment["SLURM_GPUS_ON_NODE"] = "4";
   EXPECT_EQ(found(machine, automatic),
-            "warning this troupe is built without CUDA: 4 allocated GPUs stay idle | build it with "
+            "warning this build has no CUDA: 4 allocated GPUs stay idle | build it with "
             "./dev build --cuda, or use CPU nodes\n");
   EXPECT_EQ(found(machine, on_gpu),
-            "error this troupe is built without CUDA: 4 allocated GPUs stay idle | build it with "
+            "error this build has no CUDA: 4 allocated GPUs stay idle | build it with "
             "./dev build --cuda, or -r device=cpu\n");
 }
 
@@ -128,6 +132,9 @@ TEST(DoctorGpu, CountsWhatAQueueHasAllocated) {
   EXPECT_EQ(allocated({{"PBS_JOBID", "7"}, {"CUDA_VISIBLE_DEVICES", ""}}), 0);
   EXPECT_EQ(allocated({{"SLURM_JOB_ID", "7"}, {"CUDA_VISIBLE_DEVICES", "-1"}}), 0);
   EXPECT_EQ(allocated({{"CUDA_VISIBLE_DEVICES", "0"}}), 0) << "no queue";
+  EXPECT_EQ(allocated({{"SLURM_GPUS_ON_NODE", "-5"}, {"SLURM_JOB_GPUS", "0,,1,"}}), 2);
+  EXPECT_EQ(allocated({{"SLURM_JOB_GPUS", "0-2147483647"}}), 1) << "no node has so many";
+  EXPECT_EQ(allocated({{"SLURM_JOB_GPUS", "0-99999999999999"}}), 1);
 }
 
 TEST(DoctorGpu, FlagsADriverThatIsTooOldForTheBuild) {
@@ -142,7 +149,7 @@ TEST(DoctorGpu, FlagsADriverThatIsTooOldForTheBuild) {
   machine.cuda->driver = 11080;  // no build is for CUDA 11
   EXPECT_THAT(found(machine, on_gpu), HasSubstr("| update the driver to 525 or later\n"));
   machine.cuda->driver = 0;
-  EXPECT_THAT(found(machine, on_gpu), HasSubstr("error no NVIDIA driver answers here"));
+  EXPECT_THAT(found(machine, on_gpu), HasSubstr("error no NVIDIA driver was found"));
 }
 
 TEST(DoctorGpu, FlagsAGpuThatTheBuildHasNoKernelsFor) {
@@ -223,13 +230,12 @@ TEST(DoctorGpu, FlagsOptionsThatNeedAGpuWhereNoneComputes) {
   Machine without = with_gpu();
   without.cuda.reset();
   without.gpus_of_node = 0;
-  EXPECT_EQ(
-      found(without, demands),
-      "warning cuda_graphs has no effect: the CPU computes | -r cuda_graphs=false, or a GPU\n"
-      "warning data.resident has no effect: the CPU computes | -r data.resident=false, or a "
-      "GPU\n"
-      "warning deterministic false has no effect: the CPU computes | -r deterministic=true, or a "
-      "GPU\n");
+  EXPECT_EQ(found(without, demands),
+            "warning cuda_graphs has no effect on the CPU | -r cuda_graphs=false, or a GPU\n"
+            "warning data.resident has no effect on the CPU | -r data.resident=false, or a "
+            "GPU\n"
+            "warning deterministic false has no effect on the CPU | -r deterministic=true, or a "
+            "GPU\n");
 }
 
 TEST(DoctorGpu, FlagsAVariableThatOverridesThePrecision) {

@@ -79,19 +79,19 @@ TEST(Warnings, NameMicroBatchesWithNothingToMix) {
 }
 
 TEST(Warnings, TellThatImagesStayOnTheCpuWhichComputes) {
-  const char* const words = "data.resident has no effect: the CPU computes";
+  const char* const words = "data.resident has no effect on the CPU";
   EXPECT_THAT(reported({"data.resident=true"}), HasSubstr(words));
   EXPECT_THAT(reported({}), Not(HasSubstr(words)));
 }
 
 TEST(Warnings, TellThatTheCpuHasNoCudaGraphs) {
-  const char* const words = "cuda_graphs has no effect: the CPU computes";
+  const char* const words = "cuda_graphs has no effect on the CPU";
   EXPECT_THAT(reported({"cuda_graphs=true"}), HasSubstr(words));
   EXPECT_THAT(reported({}), Not(HasSubstr(words)));
 }
 
 TEST(Warnings, TellThatTheCpuIsAlwaysDeterministic) {
-  const char* const words = "deterministic false has no effect: the CPU computes";
+  const char* const words = "deterministic false has no effect on the CPU";
   EXPECT_THAT(reported({"deterministic=false"}), HasSubstr(words));
   EXPECT_THAT(reported({"deterministic=true"}), Not(HasSubstr(words)));
 }
@@ -109,11 +109,10 @@ TEST(Warnings, TellWhatHasNoEffectOnAGpu) {
   const Backend gpu = test::made_up_gpu(), old = test::made_up_old_gpu();
   const std::vector<std::string> direct = {"model.name=mnist_cnn", "model.widths=[]",
                                            "convolution=direct"};
-  EXPECT_THAT(reported_on(gpu, direct),
-              HasSubstr("convolution direct has no effect: a GPU computes\n"));
+  EXPECT_THAT(reported_on(gpu, direct), HasSubstr("convolution direct has no effect on a GPU\n"));
   EXPECT_THAT(reported(direct), Not(HasSubstr("convolution")));
   EXPECT_THAT(reported_on(gpu, {"parallel.intra_op_threads=4096"}),
-              AllOf(HasSubstr("parallel.intra_op_threads has no effect on kernels: a GPU computes"),
+              AllOf(HasSubstr("parallel.intra_op_threads has no effect on the kernels of a GPU"),
                     Not(HasSubstr("share"))));
   for (const std::string key : {"conv_precision", "matmul_precision"}) {
     EXPECT_THAT(reported_on(old, {key + "=tf32"}),
