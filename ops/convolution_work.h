@@ -22,7 +22,7 @@ struct ConvolutionWork {
   bool tf32 = false;  ///< whether factors of f32 may be rounded to TF32
   /// Whether the additions have a fixed order, so that equal calls give equal bits.
   bool deterministic = true;
-
+  // NOLINTNEXTLINE(modernize-use-nullptr): no pointer
   friend auto operator<=>(const ConvolutionWork&, const ConvolutionWork&) = default;
 };
 

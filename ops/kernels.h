@@ -40,7 +40,7 @@ struct ConvolutionOptions {
   std::int64_t groups = 1;  ///< output channels of a group see the input channels of that group
   bool bias = true;
   ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::automatic;
-
+  // NOLINTNEXTLINE(modernize-use-nullptr): no pointer
   friend auto operator<=>(const ConvolutionOptions&, const ConvolutionOptions&) = default;
 };
 

@@ -64,7 +64,7 @@ OptionField precision_field(PipelineOptions& options) {
             return std::string(name_of(Precision{options.dtype, options.stream.products}));
           },
           [&options](const std::string& name) {
-            const Precision chosen = detail::choice_of<Precision>(precisions, name);
+            const auto chosen = detail::choice_of<Precision>(precisions, name);
             options.dtype = chosen.dtype;
             options.stream.products = chosen.products;
           }},

@@ -28,7 +28,7 @@ class Shape {
   Shape with_outer(std::int64_t size) const;
 
   friend bool operator==(const Shape&, const Shape&) = default;
-  /// Any order, for keys of maps.
+  /// Any order, for keys of maps. NOLINTNEXTLINE(modernize-use-nullptr): no pointer
   friend auto operator<=>(const Shape&, const Shape&) = default;
 
  private:
