@@ -141,6 +141,7 @@ frontend_headers() {
 offer_frontend_headers() {
   local home
   home=$(present_toolkit) || return 0
+  say "found CUDA in $home: also compiles and tests the code for GPUs (docs/gpu.md#tests)"
   if ! (frontend_headers "$home") >/dev/null; then
     say "the tests of cuDNN's plans will be skipped, since they need the headers of its frontend"
   elif grep -qs '^CUDNN_FRONTEND_INCLUDE_DIR:.*NOTFOUND$' "build/$1/CMakeCache.txt"; then
