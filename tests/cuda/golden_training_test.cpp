@@ -124,19 +124,20 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaGoldenF64);
 // As tests/unit/ops/golden_test.cpp: a step is held against the largest distance of PyTorch's own
 // run in f32 up to two steps later; four times, since the order of cuDNN's sums is a third one.
 TEST_P(CudaGolden, LossesStayWithinFourTimesPyTorchsOwnDistanceInF32) {
-#ifdef TROUPE_CUDA_EMULATOR
-  if (GetParam().model == std::string("wide_resnet") && GetParam().rate == std::string("0.001"))
-    GTEST_SKIP() << "with the order of sums of the emulator's convolutions, a ReLU decides "
-                    "otherwise in step 14";
-#endif
   const auto golden = golden_of(GetParam());
   const Tensor& distances = golden.at("f32_loss_distance");
   const std::int64_t steps = distances.element_count();
   ASSERT_EQ(steps, 20);
-  const std::vector<double> losses = train(GetParam(), steps, DType::f32).losses;
+  std::vector<double> losses = train(GetParam(), steps, DType::f32).losses;
+#ifdef TROUPE_CUDA_EMULATOR
+  // In the order of its sums, a ReLU decides otherwise in step 14, after which weights differ by
+  // more than rounding.
+  if (GetParam().model == std::string("wide_resnet") && GetParam().rate == std::string("0.001"))
+    losses.resize(15);
+#endif
   const double* expected = golden.at("losses").data<double>();
   const double* own = distances.data<double>();
-  for (std::int64_t step = 0; step < steps; ++step)
+  for (std::int64_t step = 0; step < std::ssize(losses); ++step)
     EXPECT_LE(std::abs(losses[static_cast<std::size_t>(step)] - expected[step]),
               4 * std::max(0x1p-23 * expected[step],
                            *std::max_element(own, own + std::min(steps, step + 3))))
