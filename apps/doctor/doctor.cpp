@@ -30,7 +30,7 @@ struct DoctorArguments {
   bool json = false, network = false;
 };
 
-/// Those of -r alone are the defaults for samples that need no files.
+/// Without a file, -r overrides the defaults, for samples that need no files.
 std::optional<Options> options_of(const DoctorArguments& arguments, const Definitions& own) {
   if (!arguments.options.empty()) return load_options(arguments.options, arguments.overrides, own);
   if (arguments.overrides.empty()) return std::nullopt;
