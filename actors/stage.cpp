@@ -341,6 +341,7 @@ ActionLabel Stage::update() {
 void Stage::on_commit(const Commit& commit) {
   closed_ = commit.last;
   if (commit.step + 1 <= step_) return ask_snapshot(commit);  // restored from this commit
+  abandon_step();
   program().use(std::move(next_state_));
   next_state_.reset();
   for (const auto& sum : sums_[commit.step]) reduced.release(sum);
@@ -356,6 +357,18 @@ void Stage::on_commit(const Commit& commit) {
   forwarded_ = completed_ = 0;
   step_ = commit.step + 1;
   ask_snapshot(commit);
+}
+
+// A replacement repeats the micro-batches whose credits its predecessor still held back. The sums
+// may come at any time meanwhile: they have the gradients that the predecessor sent.
+void Stage::abandon_step() {
+  for (const auto& [micro_batch, flight] : in_flight_) input.release(flight.input);
+  for (const GoingBack& back : going_back_) {
+    input.release(back.forward.input);
+    output_gradient.release(back.grad);
+  }
+  in_flight_.clear();
+  going_back_.clear();
 }
 
 void Stage::ask_snapshot(const Commit& commit) {

@@ -141,6 +141,8 @@ class Stage final : public Actor {
   bool stale() const;  ///< such a message waits
   ActionLabel discard();
   bool can_snapshot() const { return pending_snapshot_ && snapshot.has_slot(); }
+  /// Releases the micro-batches of a committed step that a replacement was still repeating.
+  void abandon_step();
   void ask_snapshot(const Commit& commit);
   ActionLabel send_snapshot();
   /// Made when it is first needed: a graph's prototype of this actor needs none.

@@ -196,6 +196,36 @@ TEST_F(StageByHand, SendsASnapshotOnlyWhenAsked) {
   EXPECT_EQ(snapshot.state, stage_.state());  // handed over, not copied
 }
 
+// As a replacement may, whose neighbours send again what its predecessor had not released.
+TEST_F(StageByHand, LeavesAMicroBatchBehindWhoseStepIsCommitted) {
+  give_input(train_key(0, 0));
+  EXPECT_THAT(act_all(stage_), ElementsAre("F"));
+  give_sum(0);
+  EXPECT_THAT(act_all(stage_), ElementsAre("U"));
+  stage_.on_commit({.step = 0});
+  EXPECT_EQ(RuntimeAccess::held(stage_.input).count, 0u);
+  give_gradient(train_key(0, 0));
+  EXPECT_THAT(act_all(stage_), ElementsAre("discard"));
+  give_input(train_key(1, 0));
+  give_gradient(train_key(1, 0));
+  EXPECT_THAT(act_all(stage_), ElementsAre("F", "B"));
+  EXPECT_EQ(RuntimeAccess::held(stage_.input).count, 0u);
+  EXPECT_EQ(RuntimeAccess::held(stage_.output_gradient).count, 0u);
+}
+
+TEST_F(StageThatOwes, LeavesAWeightGradientBehindWhoseStepIsCommitted) {
+  give(0);
+  stage_.act();
+  stage_.act();
+  for (std::uint32_t bucket = 0; bucket < 2; ++bucket)
+    deliver(stage_.reduced, 2, train_key(0, bucket), ReducedGradient{.bucket = bucket});
+  EXPECT_EQ(stage_.act().name, "U");
+  stage_.on_commit({.step = 0});
+  EXPECT_EQ(RuntimeAccess::held(stage_.input).count, 0u);
+  EXPECT_EQ(RuntimeAccess::held(stage_.output_gradient).count, 0u);
+  EXPECT_FALSE(stage_.ready());
+}
+
 TEST_F(StageByHand, DropsWhatBelongsToAStepThatIsWhole) {
   stage_.restore(stage_.state(), 3);
   give_sum(2);
