@@ -424,7 +424,7 @@ constexpr Backend delayed{
     .in_cpu_memory = true,
     .allocator = allocator,
     .kernels = KernelCalls<Call>::of,
-    .multiplies = [](DType type) { return type == DType::f32; },
+    .multiplies = [](DType type) { return backend(Device::cpu()).multiplies(type); },
     .take_scratch = [](std::int16_t) { return backend(Device::cpu()).take_scratch(0); },
     .fingerprint = [] { return backend(Device::cpu()).fingerprint(); },
     .open_stream = [](std::int16_t) -> std::shared_ptr<DeviceStream> {

@@ -1,10 +1,16 @@
 #include "training_run.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <mutex>
+#include <optional>
+#include <string_view>
 
 #include "actors/data/datasets.h"
+#include "delayed_device.h"
+#include "guarded_memory.h"
 #include "ops/models/models.h"
 #include "ops/nn/network.h"
 #include "ops/optim/optimizers.h"
@@ -42,7 +48,14 @@ std::vector<StatePtr> states_of(const TrainingRun& run, const PipelineOptions& p
   return states;
 }
 
+bool is_delayed() {
+  const char* const device = std::getenv("TROUPE_TEST_DEVICE");
+  return device && std::string_view(device) == "delayed";
+}
+
 }  // namespace
+
+Device test_device() { return is_delayed() ? delayed_device() : Device::cpu(); }
 
 PipelineOptions pipeline_of(const TrainingRun& run) {
   const std::int64_t side = side_of(run.model);
@@ -52,6 +65,7 @@ PipelineOptions pipeline_of(const TrainingRun& run) {
       (run.samples + (run.drop_last ? 0 : run.batch_size - 1)) / run.batch_size;
   PipelineOptions pipeline{.model = source_of(run),
                            .dtype = run.dtype,
+                           .stream = {.device = test_device()},
                            .seed = run.seed,
                            .partition = run.partition,
                            .replicas = run.replicas,
@@ -96,7 +110,9 @@ void scale_losses(PipelineOptions& pipeline) {
                          .backoff_factor = 0.125};
 }
 
-TrainingResult train(const TrainingRun& run) {
+namespace {
+
+TrainingResult train_once(const TrainingRun& run) {
   TrainingResult result;
   std::mutex mutex;
   PipelineOptions pipeline = pipeline_of(run);
@@ -139,6 +155,29 @@ TrainingResult train(const TrainingRun& run) {
   result.report = troupe::run(build_pipeline(pipeline), options);
   if (!result.written.empty()) result.digest = digest(result.written.rbegin()->second);
   return result;
+}
+
+/// In each run of a process the work goes on in another order. In every second one errors of
+/// streams end the run, so votes do not wait. In every fourth one the device's memory is guarded,
+/// which takes most of the time.
+TrainingResult train_with_delays(TrainingRun run) {
+  static std::uint64_t runs = 0;
+  const std::uint64_t seed = run.order + runs;
+  std::optional<OpenedMemory> opened;
+  if (runs++ % 4 > 0) opened.emplace();
+  const bool threads = run.scheduling == Scheduling::threads;
+  const DelayedWork work(seed, threads ? Pace::thread : Pace::by_hand);
+  if (runs % 2 == 0) DelayedWork::let_failures_last();
+  if (!threads) run.outside = work.outside();
+  TrainingResult result = train_once(run);
+  EXPECT_THAT(DelayedWork::violations(), ::testing::IsEmpty()) << "seed " << seed;
+  return result;
+}
+
+}  // namespace
+
+TrainingResult train(const TrainingRun& run) {
+  return is_delayed() ? train_with_delays(run) : train_once(run);
 }
 
 std::vector<std::string> reported(const TrainingResult& result) {

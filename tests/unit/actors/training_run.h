@@ -60,6 +60,10 @@ struct TrainingResult {
   RunReport report;
 };
 
+/// Of runs that choose none: the CPU, or the delayed device (delayed_device.h) if
+/// TROUPE_TEST_DEVICE is "delayed" in the environment. train() then draws another order of its work
+/// for each run, and expects no violation.
+Device test_device();
 PipelineOptions pipeline_of(const TrainingRun& run);
 /// Another way to change the weights, for TrainingRun::adjust: AdamW of clipped gradients, smoothed
 /// labels and a polynomial rate.
