@@ -3,7 +3,7 @@
 # and cpp_files. A failing step prints the reason and returns non-zero.
 
 readonly check_steps="format shell docs includes headers odr tidy sanitizers fuzz sizes"
-readonly named_steps="cuda waits"  # run by name only; cuda is in tools/cuda.sh
+readonly named_steps="cuda"  # run by name only; in tools/cuda.sh
 changed_only=false
 
 # The C++ files to check: all, or with --changed those that differ from the main branch.
@@ -29,14 +29,6 @@ check_shell() {
 
 # Links, paths and quoted code of the documents exist in the tree.
 check_docs() { tools/check_docs.py; }
-
-# A test fails if a wait is removed from the code for GPUs.
-check_waits() {
-  local home
-  install_packages build
-  home=$(toolkit) || return 1
-  CUDA_HOME=$home tools/check_waits.py "$(jobs)"
-}
 
 # A layer may include itself and the layers below it.
 check_includes() {

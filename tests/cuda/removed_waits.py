@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Removes each wait of the code for GPUs, one at a time, from a copy of the tree in build/waits, and runs the tests that
-must then fail: on the emulator, which reports accesses that nothing orders, or with fences that pass by hand. On a GPU
-such a mistake would show only now and then. Tests that do not end within a minute count as failed, and are named so:
-with all waits they take seconds. The list is made by hand. Exit code 1 if tests pass without one of the waits. Argument:
-how many files to compile at once."""
+"""Removes each wait of the code for GPUs, one at a time, and runs the tests that must then fail: on the emulator, which
+reports accesses that nothing orders, or with fences that pass by hand. On a GPU such a mistake would show only now and
+then. Tests that do not end within a minute count as failed, and are named so: with all waits they take seconds. The list
+is made by hand. Exit code 1 if tests pass without one of the waits.
 
-import shutil
+usage: removed_waits.py BUILD NINJA   (a folder that Ninja has built; what lacks a wait is made in BUILD/tests/waits)"""
+
 import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path("build/waits")
-SOURCE, BUILD = FOLDER / "source", FOLDER / "build"
+ROOT = Path(__file__).resolve().parents[2]
+BUILD, NINJA = Path(sys.argv[1]).resolve(), sys.argv[2]
+FOLDER = BUILD / "tests/waits"
 CUDA, RUNTIME = "cuda_tests", "runtime_tests"
 
 # What is waited for; the file; a whole line of it; what takes its place; the tests.
@@ -68,68 +69,61 @@ WAITS = (
 )
 
 
-def copy_tree():
-    """Leaves unchanged files as they are, so that a repetition builds little."""
-    listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], capture_output=True, text=True, check=True)
-    names = {name for name in listed.stdout.split("\0") if name and Path(name).is_file()}
-    for target in SOURCE.rglob("*"):
-        if target.is_file() and str(target.relative_to(SOURCE)) not in names:
-            target.unlink()
-    for name in names:
-        source, target = Path(name), SOURCE / name
-        if not (target.is_file() and target.read_bytes() == source.read_bytes()):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def run(command):
+    """A shell command in the build folder; what it prints."""
+    done = subprocess.run(command, shell=True, cwd=BUILD, text=True, capture_output=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"{done.stdout[-4000:]}{done.stderr[-4000:]}check_waits: error: this failed: {' '.join(map(str, command))}")
+        sys.exit(f"{done.stdout[-4000:]}{done.stderr[-4000:]}removed_waits: error: this failed: {command}")
+    return done.stdout
 
 
-def build():
-    run("cmake", "--build", BUILD, "-j", *sys.argv[1:2], "--target", RUNTIME, CUDA)
+def only(found, what):
+    if len(found) != 1:
+        sys.exit(f"removed_waits: error: there are {len(found)} {what}, not one\n  try: correct {Path(__file__).name}")
+    return found[0]
+
+
+def without(file, line, instead):
+    """The text of the file without the wait."""
+    lines = (ROOT / file).read_text().split("\n")
+    at = only([i for i, text in enumerate(lines) if line in (text, text.strip())], f"lines '{line.strip()}' in {file}")
+    lines[at] = instead
+    return "\n".join(lines)
+
+
+def build(program, file, text):
+    """The program with this text in place of a file: its object comes before the archive that has the other one."""
+    commands = run(f"{NINJA} -t commands bin/{program}").splitlines()
+    compiled = only([one for one in commands if one.endswith(f" -c {ROOT / file}")], f"commands that compile {file}")
+    linked = only([part for one in commands for part in one.split(" && ") if f" -o bin/{program} " in part],
+                  f"commands that link {program}")
+    source, made = FOLDER / Path(file).name, FOLDER / f"{Path(file).name}.o"
+    source.write_text(text)
+    object_file = compiled.split(" -o ")[1].split()[0]
+    run(compiled.replace(object_file, str(made)).replace(str(ROOT / file), str(source)))
+    others = linked.replace(f" {object_file} ", " ")
+    run(others.replace(f" -o bin/{program} ", f" {made} -o {FOLDER / program} "))
+    return FOLDER / program
 
 
 def outcome(program, tests):
     """Without a wait: NOT FOUND, if the tests pass."""
     try:
-        done = subprocess.run([BUILD / "bin" / program, f"--gtest_filter={tests}", "--gtest_brief=1"], timeout=60,
-                             capture_output=True, check=False)
+        done = subprocess.run([program, f"--gtest_filter={tests}", "--gtest_brief=1"], timeout=60, capture_output=True,
+                             check=False)
     except subprocess.TimeoutExpired:
         return "timed out"
     return "NOT FOUND" if done.returncode == 0 else "found"
 
 
-def without(file, line, instead):
-    """The text of the file without the wait; exits if it has no such line, or more than one."""
-    lines = (SOURCE / file).read_text().split("\n")
-    at = [i for i, text in enumerate(lines) if line in (text, text.strip())]
-    if len(at) != 1:
-        sys.exit(f"check_waits: error: {file} has {len(at)} lines '{line.strip()}'\n  try: correct tools/check_waits.py")
-    lines[at[0]] = instead
-    return "\n".join(lines)
-
-
 def main():
-    copy_tree()
-    mutants = [without(file, line, instead) for _, file, line, instead, _, _ in WAITS]
-    run("cmake", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-S", SOURCE, "-B", BUILD)
-    print("building build/waits (the first time this takes minutes)", flush=True)
-    build()
+    FOLDER.mkdir(parents=True, exist_ok=True)
     for program, tests in sorted({(program, tests) for *_, program, tests in WAITS}):
-        if outcome(program, tests) != "NOT FOUND":
-            sys.exit(f"check_waits: error: {program} {tests} fails with all waits")
+        if outcome(BUILD / "bin" / program, tests) != "NOT FOUND":
+            sys.exit(f"removed_waits: error: {program} {tests} fails with all waits")
     found = 0
-    for (what, file, *_, program, tests), mutant in zip(WAITS, mutants):
-        original = (SOURCE / file).read_text()
-        (SOURCE / file).write_text(mutant)
-        try:
-            build()
-            seen = outcome(program, tests)
-        finally:
-            (SOURCE / file).write_text(original)
+    for what, file, line, instead, program, tests in WAITS:
+        seen = outcome(build(program, file, without(file, line, instead)), tests)
         found += seen != "NOT FOUND"
         print(f"{seen:10} {what}", flush=True)
     print(f"the tests notice {found} of {len(WAITS)} removed waits")
