@@ -36,22 +36,24 @@ std::string memory_text(double most_mib, const std::optional<double>& all_mib) {
 }  // namespace
 
 struct GpuMeter::Readings {
-  explicit Readings(std::unique_ptr<GpuCounter> from) : counter(std::move(from)) {}
-
-  void take(std::chrono::milliseconds period) {
+  void take(const OpenCounter& open, std::chrono::milliseconds period) {
+    const auto counter = open();
     std::unique_lock lock(mutex);
-    do {
+    if (!counter) missing = counter.error().message();
+    while (counter && !done) {
       lock.unlock();
-      const GpuUsage seen = counter->read();
+      const GpuUsage seen = counter.value()->read();
       lock.lock();
       add(seen);
       changed.notify_all();
-    } while (!changed.wait_for(lock, period, [this] { return done; }));
+      changed.wait_for(lock, period, [this] { return done; });
+    }
     ended = true;
     changed.notify_all();
   }
   void add(const GpuUsage& seen) {
     ++count;
+    missing.clear();
     latest = seen;
     utilisation.add(seen.utilisation_percent);
     power.add(seen.power_w);
@@ -59,9 +61,14 @@ struct GpuMeter::Readings {
     if (seen.memory_mib) most_memory = std::max(most_memory.value_or(0), *seen.memory_mib);
   }
 
-  const std::unique_ptr<GpuCounter> counter;  ///< of the thread
-  std::mutex mutex;                           ///< of what follows
+  std::string why_missing() {
+    const std::lock_guard lock(mutex);
+    return missing;
+  }
+
+  std::mutex mutex;  ///< of what follows
   std::condition_variable changed;
+  std::string missing = "the driver has not answered";  ///< empty: nothing
   bool done = false, ended = false;
   int count = 0;
   GpuUsage latest;
@@ -69,21 +76,17 @@ struct GpuMeter::Readings {
   std::optional<double> most_memory, all_memory;
 };
 
-GpuMeter::GpuMeter(Result<std::unique_ptr<GpuCounter>> counter, std::chrono::milliseconds period,
+GpuMeter::GpuMeter(OpenCounter open, std::chrono::milliseconds period,
                    std::chrono::milliseconds patience)
-    : patience_(patience) {
-  if (!counter) {
-    missing_ = counter.error().message();
-    return;
-  }
-  readings_ = std::make_shared<Readings>(std::move(counter.value()));
-  thread_ = quiet_thread([readings = readings_, period] { readings->take(period); });
+    : patience_(patience), readings_(std::make_shared<Readings>()) {
+  thread_ = quiet_thread(
+      [readings = readings_, open = std::move(open), period] { readings->take(open, period); });
   std::unique_lock lock(readings_->mutex);
-  readings_->changed.wait_for(lock, patience_, [this] { return readings_->count > 0; });
+  readings_->changed.wait_for(lock, patience_,
+                              [this] { return readings_->count > 0 || readings_->ended; });
 }
 
 GpuMeter::~GpuMeter() {
-  if (!readings_) return;
   std::unique_lock lock(readings_->mutex);
   readings_->done = true;
   readings_->changed.notify_all();
@@ -97,21 +100,20 @@ GpuMeter::~GpuMeter() {
 }
 
 GpuUsage GpuMeter::latest() const {
-  if (!readings_) return {};
   const std::lock_guard lock(readings_->mutex);
   return readings_->latest;
 }
 
 GpuUsage GpuMeter::summary() const {
-  if (!readings_) return {};
   const std::lock_guard lock(readings_->mutex);
   return {readings_->utilisation.mean(), readings_->most_memory, readings_->power.mean(),
           readings_->all_memory};
 }
 
 std::string GpuMeter::summary_line() const {
-  if (!missing_.empty()) return "GPU: no usage data in train.csv: " + missing_;
   const GpuUsage seen = summary();
+  if (const std::string missing = readings_->why_missing(); !missing.empty())
+    return "GPU: no usage data in train.csv: " + missing;
   std::vector<std::string> parts;
   if (seen.utilisation_percent)
     parts.push_back(fmt::format("busy {:.0f} % of the time", *seen.utilisation_percent));

@@ -2,6 +2,7 @@
 // What the GPU of a run does, as its driver tells.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,9 +38,12 @@ Result<std::unique_ptr<GpuCounter>> open_nvml(const std::string& pci_bus_id,
 /// driver, which may not answer if the GPU is lost. Any thread may call it.
 class GpuMeter {
  public:
-  /// Without a counter all figures are missing, and summary_line() says why. Returns after the
-  /// first reading, so that the first rows have values, or after `patience`.
-  explicit GpuMeter(Result<std::unique_ptr<GpuCounter>> counter,
+  using OpenCounter = std::function<Result<std::unique_ptr<GpuCounter>>()>;
+
+  /// `open` is called on the thread. Without a counter all figures are missing, and summary_line()
+  /// says why. Returns after the first reading, so that the first rows have values, or after
+  /// `patience`.
+  explicit GpuMeter(OpenCounter open,
                     std::chrono::milliseconds period = std::chrono::milliseconds(250),
                     std::chrono::milliseconds patience = std::chrono::seconds(2));
   /// Waits for a reading that is under way, but no longer than `patience`: then its thread is left.
@@ -57,9 +61,8 @@ class GpuMeter {
  private:
   struct Readings;
 
-  std::string missing_;
   std::chrono::milliseconds patience_;
-  std::shared_ptr<Readings> readings_;  ///< also of the thread; null without a counter
+  std::shared_ptr<Readings> readings_;  ///< also of the thread
   std::thread thread_;
 };
 

@@ -209,7 +209,8 @@ std::shared_ptr<GpuMeter> meter_of(Device device) {
   if (device == Device::cpu()) return nullptr;
   const auto library = gpu_library();
   const auto gpus = library ? library.value()->survey().gpus : std::vector<GpuSurvey::Gpu>();
-  return std::make_shared<GpuMeter>(open_nvml(gpus.empty() ? "" : gpus.front().pci_bus_id));
+  return std::make_shared<GpuMeter>(
+      [id = gpus.empty() ? "" : gpus.front().pci_bus_id] { return open_nvml(id); });
 }
 
 void print_usage(const RunReport& report, RunLog& log, const RunShape& shape,

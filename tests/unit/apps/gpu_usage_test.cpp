@@ -77,10 +77,11 @@ TEST(GpuMeter, TakesReadingsByItself) {
   std::promise<void> given;
   std::future<void> all = given.get_future();
   // The last reading, which is repeated, has no utilisation and power: it changes no mean.
-  const GpuMeter meter(std::unique_ptr<GpuCounter>(std::make_unique<Readings>(
-                           std::deque<GpuUsage>{{80, 5000, 300}, {40, 7000, 200}, {{}, 6000, {}}},
-                           std::move(given))),
-                       std::chrono::milliseconds(1));
+  const auto open = [&]() -> std::unique_ptr<GpuCounter> {
+    return std::make_unique<Readings>(
+        std::deque<GpuUsage>{{80, 5000, 300}, {40, 7000, 200}, {{}, 6000, {}}}, std::move(given));
+  };
+  const GpuMeter meter(open, std::chrono::milliseconds(1));
   all.wait();
   const GpuUsage seen = meter.summary();
   EXPECT_EQ(seen.utilisation_percent, 60);
@@ -92,13 +93,13 @@ TEST(GpuMeter, TakesReadingsByItself) {
 }
 
 TEST(GpuMeter, SaysOfHowMuchMemoryTheUsedPartIs) {
-  const GpuMeter meter(open_nvml(bus_id, TROUPE_FAKE_NVML), std::chrono::hours(1));
+  const GpuMeter meter([] { return open_nvml(bus_id, TROUPE_FAKE_NVML); }, std::chrono::hours(1));
   EXPECT_THAT(meter.summary_line(),
               HasSubstr("at most 3.0 of 16.0 GiB in use (also by other processes)"));
 }
 
 TEST(GpuMeter, TakesOneReadingBeforeItReturns) {
-  const GpuMeter meter(open_nvml(bus_id, TROUPE_FAKE_NVML), std::chrono::hours(1));
+  const GpuMeter meter([] { return open_nvml(bus_id, TROUPE_FAKE_NVML); }, std::chrono::hours(1));
   EXPECT_EQ(meter.latest().utilisation_percent, 75);
 }
 
@@ -128,9 +129,10 @@ TEST(GpuMeter, IsNotHeldUpByADriverThatDoesNotAnswer) {
     StuckCounter::Signals signals;
     std::future<void> ended = signals.end.get_future();
     {
-      const GpuMeter meter(
-          std::unique_ptr<GpuCounter>(std::make_unique<StuckCounter>(readings, signals)),
-          std::chrono::milliseconds(1), std::chrono::milliseconds(20));
+      const auto open = [&]() -> std::unique_ptr<GpuCounter> {
+        return std::make_unique<StuckCounter>(readings, signals);
+      };
+      const GpuMeter meter(open, std::chrono::milliseconds(1), std::chrono::milliseconds(20));
       signals.stuck.get_future().wait();
       EXPECT_EQ(meter.latest().power_w.has_value(), readings > 0);
     }
@@ -140,8 +142,29 @@ TEST(GpuMeter, IsNotHeldUpByADriverThatDoesNotAnswer) {
   }
 }
 
+TEST(GpuMeter, IsNotHeldUpByADriverThatDoesNotOpen) {
+  struct Signals {
+    std::promise<void> answer, end;
+  };
+  const auto signals = std::make_shared<Signals>();
+  {
+    const auto open = [signals]() -> Result<std::unique_ptr<GpuCounter>> {
+      signals->answer.get_future().wait();
+      signals->end.set_value();
+      return Error(ErrorCode::unsupported, "it was too late");
+    };
+    const GpuMeter meter(open, std::chrono::milliseconds(1), std::chrono::milliseconds(20));
+    EXPECT_EQ(meter.latest().power_w, std::nullopt);
+    EXPECT_EQ(meter.summary_line(), "GPU: no usage data in train.csv: the driver has not answered");
+  }
+  signals->answer.set_value();
+  signals->end.get_future().wait();
+}
+
 TEST(GpuMeter, SaysWhyItHasNoReadings) {
-  const GpuMeter meter(Error(ErrorCode::unsupported, "libnvidia-ml.so.1 is missing"));
+  const GpuMeter meter([]() -> Result<std::unique_ptr<GpuCounter>> {
+    return Error(ErrorCode::unsupported, "libnvidia-ml.so.1 is missing");
+  });
   EXPECT_EQ(meter.latest().power_w, std::nullopt);
   EXPECT_EQ(meter.summary_line(), "GPU: no usage data in train.csv: libnvidia-ml.so.1 is missing");
 }
