@@ -43,6 +43,8 @@ std::vector<Case> cases() {
       all.push_back({device, "wide_resnet", WideResNet{}, mnist, batch});
       all.push_back({device, "wide_resnet (160, 320, 640)",
                      WideResNet{.widths = {16, 160, 320, 640}}, mnist, batch});
+      all.push_back(
+          {device, "resnet18 (stem: cifar)", ResNet18{{.stem = ResNetStem::cifar}}, cifar, batch});
       all.push_back({device, "cifar_cnn", CifarCnn{}, cifar, batch});
       all.push_back({device, "mnist_cnn", MnistCnn{}, mnist, batch});
     }
