@@ -95,6 +95,11 @@ void on_failure(SupervisorActor* self, const ActorFailed& failure) {
   if (failure.incarnation != supervisor.incarnations[failure.actor]) return;  // replaced meanwhile
   supervisor.causes[failure.actor] = failure.cause;
   if (supervisor.stopping) {  // there is no replacement, whatever the error; its end is awaited
+    const auto& actor = supervisor.run->graph.actors()[failure.actor];
+    if (!failure.lasting && actor.prototype->votes()) {  // in a step that is not committed
+      supervisor.reports[failure.actor].name = actor.name;
+      return;
+    }
     ActorFailed last = failure;
     if (!last.lasting)
       last.lasting.emplace(

@@ -252,5 +252,18 @@ TEST(EarlyStopping, NeedsEvaluations) {
   EXPECT_THROW(train(run), Error);
 }
 
+TEST(EarlyStopping, IgnoresTheFailureOfAStageInAStepThatItCutsOff) {
+  TrainingRun run{.samples = 8, .steps = 9, .adjust = [](PipelineOptions& pipeline) {
+                    pipeline.stopping.min_delta = 1e9;
+                    pipeline.stopping.patience = 3;
+                  }};
+  for (const char* action : {"F", "B"})
+    for (run.order = 1; run.order <= 100; ++run.order) {
+      SCOPED_TRACE(::testing::Message() << action << ", order " << run.order);
+      run.faults = {{"stage/1", 4, 0, action}};
+      EXPECT_EQ(train(run).report.steps, 4u);
+    }
+}
+
 }  // namespace
 }  // namespace troupe
