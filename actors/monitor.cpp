@@ -48,6 +48,7 @@ Monitor::Monitor(MonitorOptions options)
 
 void Monitor::restore(const CommittedState&, std::uint32_t steps) {
   committed_ = steps;
+  may_vote_ = !scores_.sums.empty();
   if (scores_.since != std::chrono::steady_clock::time_point{}) return;  // not the first life
   scores_.reported = steps;
   scores_.evaluations = options_.stopping.before;
@@ -90,6 +91,10 @@ ActionLabel Monitor::take_norm() {
 }
 
 ActionLabel Monitor::act() {
+  if (std::exchange(may_vote_, false)) {
+    vote_if_whole();
+    return {"vote", {committed_, Purpose::train, 0}};
+  }
   if (gradient_norm.ready()) return take_norm();
   if (!score.ready()) return send_factor();
   const auto held = score.take();

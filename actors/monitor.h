@@ -89,7 +89,7 @@ class Monitor final : public Actor {
   Output<RateFactor> rate_factor{this, "rate_factor", Connection::optional};
 
   bool ready() const override {
-    return score.ready() || gradient_norm.ready() || can_send_factor();
+    return may_vote_ || score.ready() || gradient_norm.ready() || can_send_factor();
   }
   ActionLabel act() override;
   /// Norms and factors come once a step, not once a micro-batch.
@@ -126,6 +126,7 @@ class Monitor final : public Actor {
   std::optional<std::uint32_t> voted_;        ///< the newest step voted for
   std::optional<std::uint32_t> factor_sent_;  ///< of the newest step
   std::optional<Commit> last_;
+  bool may_vote_ = false;  ///< a replacement's scores may be whole, so that no message comes
 };
 
 }  // namespace troupe
