@@ -54,10 +54,23 @@ Status CheckpointWriter::write(std::uint32_t step, const std::vector<Snapshot>& 
   return success();
 }
 
-void CheckpointWriter::on_written(const SnapshotCollector::Pieces& pieces,
-                                  const CheckpointSeen& seen) {
+void CheckpointWriter::release(const SnapshotCollector::Pieces& pieces) {
   for (const auto& held : pieces.snapshots) snapshot.release(held);
   for (const auto& held : pieces.shards) shards.release(held);
+}
+
+void CheckpointWriter::on_written(const SnapshotCollector::Pieces& pieces,
+                                  const CheckpointSeen& seen) {
+  for (const auto& lost : collector_.take_before(pieces)) {
+    release(lost);
+    if (options_.on_checkpoint)
+      options_.on_checkpoint(
+          {lost.steps,
+           Error(ErrorCode::actor_failed,
+                 "a writer failed, and the stages that had sent it their weights"),
+           {}});
+  }
+  release(pieces);
   collector_.on_written(seen.step);
   if (options_.on_checkpoint) options_.on_checkpoint(seen);
   accept_snapshots(true);

@@ -64,6 +64,7 @@ class CheckpointWriter final : public Actor {
   Status publish(const SnapshotCollector::Pieces& pieces) const;
   Status write(std::uint32_t step, const std::vector<Snapshot>& snapshots,
                const std::vector<ShardInfo>& elsewhere) const;
+  void release(const SnapshotCollector::Pieces& pieces);
   void on_written(const SnapshotCollector::Pieces& pieces, const CheckpointSeen& seen);
 
   CheckpointWriterOptions options_;

@@ -29,6 +29,8 @@ WrittenShards ShardWriter::write(const SnapshotCollector::Pieces& pieces) const 
 
 void ShardWriter::on_written(const SnapshotCollector::Pieces& pieces, const WrittenShards& made) {
   shards.send({.key = {pieces.steps - 1, Purpose::train, 0}}, made);
+  for (const auto& lost : collector_.take_before(pieces))
+    for (const auto& held : lost.snapshots) snapshot.release(held);
   for (const auto& held : pieces.snapshots) snapshot.release(held);
   collector_.on_written(pieces.steps);
   accept_snapshots(true);

@@ -24,6 +24,17 @@ SnapshotCollector::PiecesPtr SnapshotCollector::take_complete(const MessageKey& 
   return complete;
 }
 
+std::vector<SnapshotCollector::Pieces> SnapshotCollector::take_before(const Pieces& complete) {
+  std::vector<Pieces> before;
+  while (!collecting_.empty() && collecting_.begin()->first + 1 < complete.steps) {
+    const auto oldest = collecting_.begin();
+    oldest->second.steps = oldest->first + 1;
+    before.push_back(std::move(oldest->second));
+    collecting_.erase(oldest);
+  }
+  return before;
+}
+
 WorkerPool& SnapshotCollector::thread() {
   // Made when first used: the prototype of an actor needs none.
   if (!thread_)

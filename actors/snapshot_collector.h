@@ -38,6 +38,9 @@ class SnapshotCollector {
   /// The pieces of the checkpoint that `key` belongs to, snapshots by stage. Returns null until
   /// this number of snapshots and shards has been added, and on every later call.
   PiecesPtr take_complete(const MessageKey& key, std::size_t snapshots, std::size_t shards);
+  /// The pieces of checkpoints before this one. They stay incomplete: a writer of the others failed
+  /// together with their senders.
+  std::vector<Pieces> take_before(const Pieces& complete);
 
   /// Calls `work()` on the checkpoint thread, then `then(result)` on the actor's thread, through
   /// `post` (Actor::poster). Objects that they refer to must outlive the collector.

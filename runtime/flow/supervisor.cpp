@@ -123,6 +123,8 @@ std::vector<std::size_t> Supervisor::actor_failed(std::size_t actor, const std::
     ++restarts_[i];
     busy_[i] = false;  // a new writer can take the next snapshot
   }
+  // Nobody sends the snapshot again that it was taking, for which other writers may wait.
+  if (restart_step && actors_[actor].takes_snapshots) busy_.assign(actors_.size(), false);
   return replaced;
 }
 

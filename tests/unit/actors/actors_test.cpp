@@ -379,6 +379,22 @@ TEST(MonitorByHand, WantsTheTestSetWholeBeforeTheNextCommit) {
   EXPECT_FALSE(std::exchange(RuntimeAccess::effects(monitor), {}).vote);
 }
 
+// Its vote is taken back, and the loss does not send scores again whose slots it has back.
+TEST(MonitorByHand, VotesAgainInTheFirstStepThoughNoScoreComesAgain) {
+  const MonitorOptions options{.timeline = {.steps = 4, .steps_per_epoch = 2}, .test_count = 1};
+  Monitor first(options);
+  attach(first);
+  first.restore(nullptr, 0);
+  deliver(first.score, 0, train_key(0, 0), Score::of({1, 1}), 1);
+  act_all(first);
+  EXPECT_TRUE(RuntimeAccess::effects(first).vote);
+  Monitor next(options);
+  attach(next);
+  next.restore(nullptr, 0);
+  act_all(next);
+  EXPECT_TRUE(RuntimeAccess::effects(next).vote);
+}
+
 TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
   std::vector<std::string> reported;
   CheckpointWriter writer(
@@ -435,6 +451,28 @@ struct SharedWriter {
     act_all(writer);
   }
 };
+
+TEST(WriterByHand, ReportsACheckpointWhosePiecesNeverCameWhenTheNextOneIsWritten) {
+  std::vector<std::string> reported;
+  CheckpointWriter writer(
+      {.in_background = false,
+       .write = [](std::uint32_t, const auto&, const auto&) -> Status { return success(); },
+       .on_checkpoint =
+           [&](const CheckpointSeen& seen) {
+             reported.push_back(std::to_string(seen.step) + ": " +
+                                (seen.status ? "written" : seen.status.error().message()));
+           }});
+  RuntimeAccess::attach(writer.snapshot, 0, 2);
+  RuntimeAccess::attach(writer.snapshot, 1, 2);
+  deliver(writer.snapshot, 0, train_key(4, 0), Snapshot{.stage = 0});
+  deliver(writer.snapshot, 0, train_key(6, 0), Snapshot{.stage = 0});
+  deliver(writer.snapshot, 1, train_key(6, 1), Snapshot{.stage = 1});
+  act_all(writer);
+  EXPECT_THAT(reported,
+              ElementsAre("5: a writer failed, and the stages that had sent it their weights",
+                          "7: written"));
+  EXPECT_EQ(RuntimeAccess::effects(writer).credits.size(), 3u);
+}
 
 TEST(WriterByHand, PublishesNothingWhenAnotherProcessCouldNotWriteAndGoesOn) {
   const auto folder = std::filesystem::temp_directory_path() /

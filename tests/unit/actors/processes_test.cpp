@@ -2,6 +2,7 @@
 // those of one process.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <filesystem>
 #include <future>
 
@@ -289,6 +290,43 @@ TEST_F(ProcessesTest, AnActorKilledBetweenBucketsLeavesNoTrace) {
       EXPECT_EQ(whole, one) << actor << ", order " << order;
       EXPECT_GT(restarts_, 0) << actor;
     }
+}
+
+// A shard writer fails while its thread writes, and then a stage that had sent it its weights: no
+// one sends them again, and the other writer waits for the shards.
+TEST_F(ProcessesTest, GoOnWithTheNextCheckpointWhenOneIsLost) {
+  PipelineOptions pipeline = pipeline_of({.partition = {2, 2}, .steps = 8});
+  pipeline.processes = 2;
+  std::promise<void> replaced;
+  std::atomic<int> written = 0;
+  pipeline.writer = CheckpointWriterOptions{
+      .folder = folder_,
+      .keep = 0,
+      .write_shards = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots) {
+        if (written++ == 0) replaced.get_future().wait();
+        return write_snapshot_shards(folder_, step, snapshots);
+      }};
+  const Graph graph = build_pipeline(pipeline);
+  RunOptions options{.threads = 2,
+                     .steps = {.count = 8, .exact_snapshot_every = 2, .snapshot_at_end = true},
+                     .faults = {{"writer/1", 1, 1, "S"}, {"stage/1", 2, 0, "F"}},
+                     .processes = 2};
+  std::vector<std::future<RunReport>> runs;
+  const auto links = make_memory_links(graph, 2, 1);
+  for (std::uint32_t here = 0; here < 2; ++here) {
+    options.process = here;
+    options.on_failure = nullptr;
+    if (here == 0)
+      options.on_failure = [&](const FailureReport& failure) {
+        if (failure.actor == "stage/1") replaced.set_value();
+      };
+    options.bridge = std::make_shared<MemoryBridge>(links, here);
+    runs.push_back(
+        std::async(std::launch::async, [&graph, options] { return run(graph, options); }));
+  }
+  for (auto& process : runs) EXPECT_EQ(process.get().steps, 8u);
+  for (const std::uint32_t step : {4, 6, 8})
+    EXPECT_TRUE(std::filesystem::exists(folder_ / checkpoint_name(step))) << step;
 }
 
 }  // namespace

@@ -157,6 +157,25 @@ TEST(Supervisor, CommitsWhenTheWriterIsFreeIfNoSnapshotMayBeLate) {
   EXPECT_TRUE(supervisor.commit_if_ready()->snapshot);
 }
 
+TEST(Supervisor, WaitsForNoSnapshotThatNobodySendsAgain) {
+  auto actors = two_stages_a_reducer_and_a_writer();
+  actors.push_back(
+      {.name = "writer/1", .outlives_steps = true, .takes_snapshots = true, .neighbours = {1}});
+  Supervisor supervisor(actors, {.count = 100, .exact_snapshot_every = 2}, {});
+  const auto step = [&](std::uint32_t n) {
+    supervisor.vote(0, n);
+    return supervisor.vote(1, n);
+  };
+  step(0);
+  EXPECT_TRUE(step(1)->snapshot);
+  step(2);
+  supervisor.actor_failed(1, "out of luck", start);  // writer/1 has its snapshot
+  EXPECT_FALSE(step(3));
+  EXPECT_TRUE(supervisor.waits_for_writer());
+  supervisor.actor_failed(4, "disk", start);
+  EXPECT_TRUE(step(3)->snapshot);
+}
+
 TEST(Supervisor, ReplacesAStageAlone) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
   EXPECT_THAT(supervisor.actor_failed(1, "out of luck", start), ElementsAre(1));
