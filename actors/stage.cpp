@@ -359,8 +359,8 @@ void Stage::on_commit(const Commit& commit) {
   ask_snapshot(commit);
 }
 
-// A replacement repeats the micro-batches whose credits its predecessor still held back. The sums
-// may come at any time meanwhile: they have the gradients that the predecessor sent.
+// A replacement repeats micro-batches whose inputs the failed incarnation had not released. Their
+// gradients may have been sent already, so the sums may arrive before the repetition is done.
 void Stage::abandon_step() {
   for (const auto& [micro_batch, flight] : in_flight_) input.release(flight.input);
   for (const GoingBack& back : going_back_) {

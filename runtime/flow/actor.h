@@ -113,10 +113,10 @@ using Post = std::function<void(Actor&)>;
 /// An actor with a stream (`stream()`) returns before the work that it gave to a device is done.
 /// Its messages leave at once, with a fence, to actors of this process with streams of the same
 /// backend, and its votes if errors of the device end the run. All other effects leave in order
-/// when the fence has passed. If the work fails, the actor fails as if `act()` had thrown. Its next
-/// incarnation may receive messages again whose results are already in use, even in a committed
-/// step: the inputs had not been released. Handlers do not read results of the device: they send
-/// them to an actor without a stream.
+/// when the fence has passed. If the work fails, the actor fails as if `act()` had thrown. If the
+/// actor fails before its releases have left, its next incarnation receives these messages again,
+/// although others may use their results, and their step may be committed. Handlers do not read
+/// results of the device: they send them to an actor without a stream.
 class Actor {
  public:
   Actor() = default;

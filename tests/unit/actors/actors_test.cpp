@@ -196,7 +196,7 @@ TEST_F(StageByHand, SendsASnapshotOnlyWhenAsked) {
   EXPECT_EQ(snapshot.state, stage_.state());  // handed over, not copied
 }
 
-// As a replacement may, whose neighbours send again what its predecessor had not released.
+// A replacement repeats micro-batches that were not released, and may receive the sum meanwhile.
 TEST_F(StageByHand, LeavesAMicroBatchBehindWhoseStepIsCommitted) {
   give_input(train_key(0, 0));
   EXPECT_THAT(act_all(stage_), ElementsAre("F"));
@@ -379,7 +379,7 @@ TEST(MonitorByHand, WantsTheTestSetWholeBeforeTheNextCommit) {
   EXPECT_FALSE(std::exchange(RuntimeAccess::effects(monitor), {}).vote);
 }
 
-// Its vote is taken back, and the loss does not send scores again whose slots it has back.
+// Its first vote no longer counts, and the loss does not repeat scores that were released.
 TEST(MonitorByHand, VotesAgainInTheFirstStepThoughNoScoreComesAgain) {
   const MonitorOptions options{.timeline = {.steps = 4, .steps_per_epoch = 2}, .test_count = 1};
   Monitor first(options);

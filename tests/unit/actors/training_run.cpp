@@ -157,9 +157,9 @@ TrainingResult train_once(const TrainingRun& run) {
   return result;
 }
 
-/// In each run of a process the work goes on in another order. In every second one errors of
-/// streams end the run, so votes do not wait. In every fourth one the device's memory is guarded,
-/// which takes most of the time.
+/// Each run of a process has another order of the device's work. In every second run, errors of
+/// streams end the run, so votes do not wait. In every fourth run the device's memory is guarded,
+/// not in all, since this is slow.
 TrainingResult train_with_delays(TrainingRun run) {
   static std::uint64_t runs = 0;
   const std::uint64_t seed = run.order + runs;
