@@ -486,6 +486,19 @@ std::string precision_hint(const PipelineOptions& pipeline) {
   return fmt::format("\nf32 uses no tensor cores; for speed, try {}", fmt::join(choices, ", or "));
 }
 
+/// What to try if micro-batches are too small to keep a GPU busy.
+std::string micro_batch_hint(const PipelineOptions& pipeline) {
+  constexpr std::int64_t small = 64;
+  const auto samples = static_cast<std::int64_t>(pipeline.batch_size / pipeline.micro_batches);
+  if (pipeline.stream.device == Device::cpu() || samples >= small ||
+      pipeline.micro_batches <= pipeline.replicas)
+    return {};
+  return fmt::format(
+      "\nmicro-batches of {} are small for a GPU; for speed, try {}-r train.micro_batches={}",
+      counted(samples, "sample"), pipeline.partition.size() > 1 ? "-r parallel.pipeline=1 " : "",
+      pipeline.replicas);
+}
+
 /// ", bf16-mixed", ", conv_precision tf32": what differs from f32, of the switches in use.
 std::string precision_heading(const PipelineOptions& pipeline) {
   const Stream& stream = pipeline.stream;
@@ -548,7 +561,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
                         "(decay {})",
                         options.ema_decay)
           : "",
-      precision_hint(pipeline));
+      precision_hint(pipeline) + micro_batch_hint(pipeline));
 }
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline) {

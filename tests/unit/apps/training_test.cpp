@@ -58,10 +58,24 @@ TEST(RunHeading, HintsAtFasterPrecisionsThatTheGpuHas) {
               HasSubstr(hint + "-r conv_precision=tf32 -r matmul_precision=tf32, or -r "
                                "precision=bf16-mixed"));
   const Backend old = test::made_up_old_gpu();
-  EXPECT_THAT(heading_on(old, {}), EndsWith(hint + "-r precision=16-mixed"));
+  EXPECT_THAT(heading_on(old, {"train.micro_batches=1"}), EndsWith(hint + "-r precision=16-mixed"));
   EXPECT_THAT(heading_on(old, {"matmul_precision=tf32"}), HasSubstr(hint)) << "it has no effect";
   const Backend older = test::made_up_gpu(false, [](DType type) { return type == DType::f32; });
-  EXPECT_THAT(heading_on(older, {}), Not(HasSubstr("for speed")));
+  EXPECT_THAT(heading_on(older, {}), Not(HasSubstr("tensor cores")));
+}
+
+TEST(RunHeading, HintsAtLargerMicroBatchesOnAGpu) {
+  const Backend gpu = test::made_up_gpu();
+  const std::string hint = " are small for a GPU; for speed, try -r ";
+  EXPECT_THAT(heading_on(gpu, {}),
+              EndsWith("\nmicro-batches of 16 samples" + hint + "train.micro_batches=1"));
+  EXPECT_THAT(heading_on(gpu, {"parallel.pipeline=2"}),
+              EndsWith(hint + "parallel.pipeline=1 -r train.micro_batches=1"));
+  EXPECT_THAT(heading_on(gpu, {"parallel.data=2"}), EndsWith(hint + "train.micro_batches=2"));
+  for (const std::string option : {"train.micro_batches=1", "train.batch_size=256"})
+    EXPECT_THAT(heading_on(gpu, {option}), Not(HasSubstr(hint))) << option;
+  const Options options = options_with({"device=cpu"});
+  EXPECT_THAT(run_heading(options, pipeline_options(options, {}, {})), Not(HasSubstr(hint)));
 }
 
 TEST(RunHeading, LeavesOutSwitchesWithoutEffect) {
