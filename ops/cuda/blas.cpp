@@ -152,7 +152,7 @@ Plan make_plan(const Product& p, const Arithmetic& how) {
       cublasLtMatmulAlgoGetHeuristic(handle(), operation, plan.left.get(), plan.right.get(),
                                      plan.to.get(), plan.to.get(), preference, 1, &best, &found);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "choose an algorithm");
-  if (status == CUBLAS_STATUS_SUCCESS && found == 1)
+  if (status == CUBLAS_STATUS_SUCCESS && found == 1 && best.state == CUBLAS_STATUS_SUCCESS)
     plan.choice = best;
   else
     warn_once(fmt::format("cuBLASLt has no algorithm for {}, so a slower kernel computes it",

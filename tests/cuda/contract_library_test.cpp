@@ -1,5 +1,5 @@
-// cuBLASLt and cuDNN behind ops/cuda/blas.h and dnn.h, which the emulator's double refuses: they
-// compute what the reference does, or decline and do nothing.
+// cuBLASLt and cuDNN behind ops/cuda/blas.h and dnn.h: they compute what the reference does, or
+// decline and do nothing. The emulator has no cuDNN.
 
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@ namespace troupe::testing {
 namespace {
 
 #ifdef TROUPE_CUDA_EMULATOR
-constexpr bool has_libraries = false;
+constexpr bool has_cudnn = false;
 #else
-constexpr bool has_libraries = true;
+constexpr bool has_cudnn = true;
 #endif
 
 std::string bits(const Stream& stream, const Tensor& tensor) {
@@ -72,7 +72,7 @@ void compare(const EmulatedStream& stream, const cuda::Product& p, bool biased,
                                      to.raw());
   };
   if (!multiply(y)) {
-    EXPECT_FALSE(has_libraries && dtype == DType::f32);
+    EXPECT_NE(dtype, DType::f32);
     EXPECT_EQ(bits(stream.get(), y), bits(stream.get(), z));
     return;
   }
@@ -104,6 +104,43 @@ TEST(ContractProducts, AreTheReferencesOrDeclined) {
             {.rows = 12, .depth = 20, .columns = 8, .batches = 5, .a_step = 240, .b_step = 160},
             false, types);
   }
+}
+
+// All calls of the same kind share a plan.
+TEST(ContractProducts, AddTheBiasOfTheirCall) {
+  const EmulatedStream first, second;
+  const cuda::Product p{.rows = 12, .depth = 20, .columns = 8, .transposed_b = true};
+  const Tensor a = random_tensor({12, 20}, 1), b = random_tensor({8, 20}, 2);
+  for (std::uint64_t call = 0; call < 4; ++call) {
+    const EmulatedStream& stream = call % 2 == 0 ? first : second;
+    const auto there = [&](const Tensor& tensor) {
+      return on_device(stream.get(), cast(tensor, DType::f32));
+    };
+    const Tensor bias = random_tensor({8}, 3 + call), zeros = Tensor::zeros({12, 8}, DType::f64);
+    const Tensor x = there(a), w = there(b), added = there(bias), y = there(zeros);
+    ASSERT_TRUE(cuda::multiply_by_library(stream.get(), p, {DType::f32, DType::f32}, x.raw(),
+                                          w.raw(), added.raw(), y.raw()));
+    expect_near(stream, y, product_of(p, a, b, bias, zeros), 1e-4);
+  }
+}
+
+TEST(ContractProducts, AreDeclinedForAddressesBetweenMultiplesOf16) {
+  const EmulatedStream stream;
+  const cuda::Product p{.rows = 4, .depth = 4, .columns = 4};
+  const auto zeros = [&](const Shape& shape) {
+    return on_device(stream.get(), Tensor::zeros(shape, DType::f32));
+  };
+  const Tensor x = zeros({32}), y = zeros({16});
+  const void* aligned = x.raw();
+  void* between = x.narrow(1, 16).raw();
+  const auto multiply = [&](const void* a, const void* b, const void* bias, void* to) {
+    return cuda::multiply_by_library(stream.get(), p, {DType::f32, DType::f32}, a, b, bias, to);
+  };
+  EXPECT_TRUE(multiply(aligned, aligned, aligned, y.raw()));
+  EXPECT_FALSE(multiply(between, aligned, aligned, y.raw()));
+  EXPECT_FALSE(multiply(aligned, between, aligned, y.raw()));
+  EXPECT_FALSE(multiply(aligned, aligned, between, y.raw()));
+  EXPECT_FALSE(multiply(aligned, aligned, aligned, between));
 }
 
 // --- cuDNN ---------------------------------------------------------------------------------------
@@ -153,7 +190,7 @@ void compare(const EmulatedStream& stream, const Images& images, ConvolutionPass
                                                           .y = y,
                                                           .bias = o.bias && forward,
                                                           .layout = layout});
-  EXPECT_EQ(plan != nullptr, has_libraries);
+  EXPECT_EQ(plan != nullptr, has_cudnn);
   if (!plan) return;
   ASSERT_EQ(plan->adds_bias(), o.bias && forward);
   const Numbers n = numbers_of(images);

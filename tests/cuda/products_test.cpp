@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "emulated.h"
-#include "no_libraries.h"
+#include "no_cudnn.h"
 #include "ops/cuda/convert.h"
 #include "ops/on_device.h"
 #include "ops/reference/kernels.h"

@@ -56,7 +56,8 @@ struct Counts {
 
 /// A time in which the device is as a test wants it, one at a time. Otherwise it goes on as soon as
 /// it can, and variables may say more: CUDA_ON_CPU_SEED, _PLACES, _DEVICE_BYTES, _DEVICES, _DRIVER,
-/// _ARCHITECTURE and _FAILURE as above, and _FAIL_AFTER as below, from the process's begin.
+/// _ARCHITECTURE and _FAILURE as above, and _FAIL_AFTER as below, from the process's begin. With
+/// CUDA_ON_CPU_CUBLASLT=0, cuBLASLt has no algorithm for any product.
 class Emulation {
  public:
   explicit Emulation(const EmulationOptions& options);

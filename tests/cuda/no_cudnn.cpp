@@ -1,10 +1,9 @@
-// On the emulator there are neither cuBLASLt nor cuDNN: the kernels of ops/cuda compute all.
+// There is no cuDNN on the emulator: the kernels of ops/cuda compute convolutions.
 
-#include "no_libraries.h"
+#include "no_cudnn.h"
 
 #include <optional>
 
-#include "ops/cuda/blas.h"
 #include "ops/cuda/convert.h"
 #include "ops/cuda/direct_convolution.h"
 #include "ops/cuda/kernels.h"
@@ -85,11 +84,6 @@ const std::vector<ConvolutionWork>& PlannedConvolutions::works() const { return 
 
 namespace cuda {
 
-bool multiply_by_library(const Stream&, const Product&, const ProductTypes&, const void*,
-                         const void*, const void*, void*) {
-  return false;
-}
-
 std::shared_ptr<ConvolutionPlan> plan_convolution(const Stream&, const ConvolutionWork& work) {
   if (!testing::planned) return nullptr;
   testing::planned->works.push_back(work);
@@ -100,7 +94,6 @@ std::shared_ptr<ConvolutionPlan> plan_convolution(const ConvolutionWork&, const 
 }
 
 std::string dnn_version() { return "no cuDNN"; }
-std::string blas_version() { return "no cuBLASLt"; }
 
 }  // namespace cuda
 }  // namespace troupe

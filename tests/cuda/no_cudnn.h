@@ -7,7 +7,7 @@ namespace troupe::testing {
 
 /// While one of these lives, plan_convolution has a plan for everything on the emulator, computed
 /// by ops/cuda/direct_convolution.h but with the layouts and types of cuDNN's plans: so the code
-/// around cuDNN is tested. Otherwise there are neither cuDNN nor cuBLASLt.
+/// around cuDNN is tested. Otherwise there is no cuDNN.
 class PlannedConvolutions {
  public:
   /// What ConvolutionPlan says of its adds_bias.
