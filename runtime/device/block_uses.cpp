@@ -1,8 +1,11 @@
 #include "runtime/device/block_uses.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "runtime/error.h"
 #include "runtime/tensor/backend.h"
 
 namespace troupe {
@@ -68,6 +71,11 @@ void note_use(const Stream& stream, const Tensor& tensor) {
     return;
   }
   const Device device = storage.device();
+  if (device == Device::cpu())
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("a kernel on {} is given a tensor of the CPU", to_string(stream.device)),
+        "copy the tensor with on_device()");
   device.backend->block_uses(device.index).use(storage.data(), user);
   storage.last_user().store(&user, std::memory_order_relaxed);
 }

@@ -45,7 +45,7 @@ class BlockUses {
 };
 
 /// A backend with streams calls this before a kernel for each tensor that the kernel reads or
-/// writes, its results among them.
+/// writes, its results among them. Error{unsupported} if the tensor is the CPU's.
 void note_use(const Stream& stream, const Tensor& tensor);
 
 }  // namespace troupe

@@ -7,6 +7,8 @@
 
 #include "emulated.h"
 #include "emulator/emulation.h"
+#include "ops/kernels.h"
+#include "ops/on_device.h"
 #include "runtime/error.h"
 
 namespace troupe::testing {
@@ -36,6 +38,21 @@ TEST(CudaBackend, NamesWhatChangesTheBits) {
   ::setenv("CUBLAS_EMULATE_SINGLE_PRECISION", "1", 1);
   EXPECT_EQ(cuda.fingerprint(), without + ", CUBLAS_EMULATE_SINGLE_PRECISION=1");
   ::unsetenv("CUBLAS_EMULATE_SINGLE_PRECISION");
+}
+
+TEST(CudaBackend, RefusesTensorsOfTheCpu) {
+  const EmulatedStream stream;
+  const KernelTable table = kernels(emulated_gpu(), DType::f64);
+  const Tensor here = random_tensor({3}, 1);
+  const Tensor there = on_device(stream.get(), here);
+  try {
+    table.arithmetic(stream.get(), ArithmeticOperation::add, there, here);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "a kernel on cuda:0 is given a tensor of the CPU; copy the tensor with on_device()");
+  }
 }
 
 }  // namespace
