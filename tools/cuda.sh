@@ -160,12 +160,13 @@ build_cuda() {
   say "configuring build/$preset with CUDA $(nvcc_version "$home") in $home"
   # What the cache knows of another toolkit would stay, or CMake would drop these settings with it.
   if [ -f "$cache" ] && [ "$(sed -n 's/^CMAKE_CUDA_COMPILER:[A-Z]*=//p' "$cache")" != "$home/bin/nvcc" ]; then
-    say "it was configured without this toolkit: other settings of build/$preset are those of its preset again"
+    say "it was configured without this toolkit: settings of earlier calls are lost, those of this call are used"
     fresh=(--fresh)
   fi
   cmake "${fresh[@]}" --preset "$preset" --log-level=WARNING -DTROUPE_CUDA=ON -DCMAKE_CUDA_COMPILER="$home/bin/nvcc" \
     -DCUDNN_FRONTEND_INCLUDE_DIR="$headers" "${settings[@]}" >&2
   build "$preset"
+  say "built build/$preset/bin/troupe; next: build/$preset/bin/troupe doctor -r device=cuda"
 }
 
 cuda_architectures="70 75 80 86 89 90 100 110 120"
@@ -262,7 +263,10 @@ report_kernels() {
 judge_reports() {
   local report result kernels=0 most=0 bad=0
   for report in "$@"; do
-    if result=$(judge_kernels "$(head -n 1 "$report")" < <(tail -n +2 "$report")); then
+    if [ ! -f "$report" ]; then
+      echo "$report is missing: build the target cuda_kernel_reports" >&2
+      bad=1
+    elif result=$(judge_kernels "$(head -n 1 "$report")" < <(tail -n +2 "$report")); then
       kernels=$((kernels + ${result% *}))
       [ "${result#* }" -le "$most" ] || most=${result#* }
     else
