@@ -1,6 +1,7 @@
 """What was found, written after every step as results.json and results.md, so that a run that is
 killed loses the step that it was in."""
 
+import collections
 import contextlib
 import errno
 import fcntl
@@ -68,6 +69,12 @@ class Results:
     def has(self, name):
         """Whether a step needs no other run: it ran on this or an earlier call, whatever came out."""
         return self.steps.get(name, {}).get("status") in ("passed", "failed", "refused")
+
+    def counted(self):
+        """"19 steps passed, 2 not run"."""
+        counts = collections.Counter(step["status"] for step in self.steps.values())
+        return ", ".join([f"{counts['passed']} steps passed",
+                          *(f"{counts[status]} {status}" for status in MARKS if counts[status] and status != "passed")])
 
     def add(self, name, status, seconds, found):
         self.steps[name] = {"status": status, "seconds": round(seconds, 1),

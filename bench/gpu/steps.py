@@ -85,6 +85,21 @@ def measured_with(place):
                for part, path in (("troupe", place.troupe), ("the library", place.library))}}
 
 
+def version_of_torch():
+    """With those of its CUDA and cuDNN, and whether it can use a GPU."""
+    made = optional([sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda, "
+                     "torch.backends.cudnn.version(), torch.cuda.is_available())"], 60)
+    if "Error" not in made:
+        return made
+    return (f"{made.rpartition(' / ')[2]} in {sys.executable}; to compare with PyTorch, start this command by a Python "
+            "that has it: PYTHON bench/gpu/first_light FOLDER")
+
+
+def compute_sanitizer():
+    return shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path="/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer")
+
+
 def device(call):
     fields = "name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit,mig.mode.current"
     found = {
@@ -93,11 +108,13 @@ def device(call):
         "nvcc": optional(["nvcc", "--version"]).rpartition("\n")[2],
         "processor": optional(["lscpu"]).partition("Model name:")[2].partition("\n")[0].strip(),
         "python": sys.version.split()[0],
-        "torch": optional([sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda, "
-                           "torch.backends.cudnn.version(), torch.cuda.is_available())"], 60),
+        "torch": version_of_torch(),
+        "compute-sanitizer": compute_sanitizer() or "not there: the last step needs it",
         **call.place.description()}
     trainings = call.trainings()
     found["troupe"] = trainings.command("--version").strip()
+    for tool in ("torch", "compute-sanitizer"):  # while there is time to install them
+        print(f"{tool}: {found[tool]}", flush=True)
     outcome = {"found": found}
     try:
         found["first_steps"] = [row["loss"] for row in trainings.train([*TINY.train_options(), *synthetic(TINY)], 2)]
@@ -175,10 +192,9 @@ def sanitized(code, output):
 
 
 def sanitizer(call):
-    program = shutil.which("compute-sanitizer") or shutil.which(
-        "compute-sanitizer", path="/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer")
     if call.place.emulator:
         raise NotRun("compute-sanitizer needs a GPU; the emulator checks what it checks")
+    program = compute_sanitizer()
     if not program:
         raise NotRun("compute-sanitizer is not there")
     runs = {"memcheck": "ContractKernel.*:CudaFence.*:CudaMemory.*:CudaOptimizers.*:CudaSoftmax.*",

@@ -78,6 +78,16 @@ TEST_F(FirstLight, RunsEachStepOnTheEmulatorOrSaysWhyNot) {
   EXPECT_THAT(text("logs/contract.log"), HasSubstr("[       OK ]"));
 }
 
+TEST_F(FirstLight, EndsWhereNoGpuIs) {
+  ::setenv("CUDA_ON_CPU_DEVICES", "0", 1);
+  const Outcome outcome = python("first_light", {"--emulator", "found"});
+  ::unsetenv("CUDA_ON_CPU_DEVICES");
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.out;
+  EXPECT_THAT(outcome.error, HasSubstr("first_light: error: nothing was measured: "));
+  EXPECT_THAT(outcome.error, HasSubstr("no CUDA-capable device is detected"));
+  EXPECT_THAT(text("results.md"), HasSubstr("| device | not run |"));
+}
+
 TEST_F(FirstLight, GoesOnAfterTheStepsThatHaveRun) {
   const Outcome first = python("first_light", {"--emulator", "found", "--steps", "device"});
   ASSERT_EQ(first.exit_code, 0) << first.out << first.error;
