@@ -73,6 +73,12 @@ Result<OpenedFile> open_named(const std::string& file) {
   return no_gpu(fmt::format("{}: {}", name, fault), other_library);
 }
 
+bool has_nvidia_driver() {
+  std::error_code ignored;
+  return std::filesystem::exists("/proc/driver/nvidia", ignored) ||
+         std::filesystem::exists("/dev/dxg", ignored);  // Windows' subsystem for Linux
+}
+
 Result<OpenedFile> open_file() {
   if (const char* named = std::getenv("TROUPE_CUDA_LIBRARY"); named && *named)
     return open_named(named);
@@ -85,8 +91,10 @@ Result<OpenedFile> open_file() {
     reason = dlerror();
     if (place != library_name) return no_gpu(reason);  // it is there and cannot be opened
   }
-  const Error missing =
-      no_gpu(reason.starts_with(library_name) ? "this build has no CUDA" : reason);
+  if (reason.starts_with(library_name))
+    reason = has_nvidia_driver() ? "this build has no CUDA"
+                                 : "this build has no CUDA, and this host no NVIDIA driver";
+  const Error missing = no_gpu(reason);
   return Error(ErrorCode::io, missing.message(), missing.remedy());
 }
 

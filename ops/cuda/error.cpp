@@ -20,7 +20,7 @@ Error without_driver_for(const std::string& what) {
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   if (driver == 0)
-    return unusable(what + ": no NVIDIA driver was found",
+    return unusable("no NVIDIA driver was found",
                     "run on a host with a GPU, or set `device` to cpu");
   return unusable(
       fmt::format("{}: the driver supports CUDA up to {}.{}, but this build needs CUDA {}.{}", what,
