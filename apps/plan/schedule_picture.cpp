@@ -29,6 +29,12 @@ std::vector<StageTimes> stage_times(const PipelineOptions& pipeline) {
   return stages;
 }
 
+/// "41.0 ms", "870 µs"
+std::string time_text(double milliseconds) {
+  return milliseconds < 1 ? fmt::format("{:.0f} µs", 1000 * milliseconds)
+                          : fmt::format("{:.1f} ms", milliseconds);
+}
+
 /// "gpipe 41.0 ms, zb_h1 35.2 ms": a step by each of the other schedules.
 std::string other_schedules(const PipelineOptions& pipeline,
                             const std::vector<StageTimes>& stages) {
@@ -36,8 +42,8 @@ std::string other_schedules(const PipelineOptions& pipeline,
   std::string others;
   for (const auto& [name, kind] : schedule_names)
     if (kind != pipeline.schedule)
-      others += fmt::format("{}{} {:.1f} ms", others.empty() ? "" : ", ", name,
-                            end_of(simulate(kind, micro_batches, stages)));
+      others += fmt::format("{}{} {}", others.empty() ? "" : ", ", name,
+                            time_text(end_of(simulate(kind, micro_batches, stages))));
   return others;
 }
 
@@ -63,20 +69,20 @@ void print_schedule(const PlannedRun& run) {
   const bool is_shared = run.processes() == 1 && std::ssize(stages) * replicas > units;
   const double shared_time = computation(stages, pipeline.micro_batches) / units;
   if (run.gpu && is_shared) {
-    print_out("\nschedule {}: {}, so a step of {} takes at least {:.1f} ms (measured blocks)\n",
+    print_out("\nschedule {}: {}, so a step of {} takes at least {} (measured blocks)\n",
               name_of(pipeline.schedule), sharing, counted(pipeline.micro_batches, "micro-batch"),
-              shared_time);
+              time_text(shared_time));
     return;
   }
   const auto actions = simulate(pipeline.schedule, micro_batches, stages);
   const double end = end_of(actions);
   print_out(
-      "\nschedule {}: a step of {} takes {:.1f} ms; stages wait {:.1f} % of it\n"
+      "\nschedule {}: a step of {} takes {}; stages wait {:.1f} % of it\n"
       "(simulated from measured blocks; {}messages take no time)\n",
-      name_of(pipeline.schedule), of_a_step, end, 100.0 * idle_share(actions, stages.size()),
-      run.gpu ? "" : "a core for each stage, ");
+      name_of(pipeline.schedule), of_a_step, time_text(end),
+      100.0 * idle_share(actions, stages.size()), run.gpu ? "" : "a core for each stage, ");
   if (is_shared)
-    print_out("on this machine {}: a step takes at least {:.1f} ms\n", sharing, shared_time);
+    print_out("on this machine {}: a step takes at least {}\n", sharing, time_text(shared_time));
   const int width = ProgressStyle::of(stdout).width;
   print_out("{}", draw(actions, static_cast<std::size_t>(width)));
   const bool deferred = std::ranges::any_of(actions, [](const TimedAction& action) {

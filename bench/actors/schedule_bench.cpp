@@ -107,10 +107,12 @@ double step_time(ScheduleKind kind, std::uint32_t stages, std::uint32_t micro_ba
   Graph graph;
   const Timeline timeline{.steps = steps, .steps_per_epoch = steps, .evaluates = false};
   auto times = std::make_shared<std::vector<double>>();
-  const auto monitor = graph.add<Monitor>(
-      "monitor", MonitorOptions{.timeline = timeline, .on_step = [times](const StepSeen& seen) {
-                                  times->push_back(duration<double>(seen.duration).count());
-                                }});
+  MonitorOptions options_of_monitor;
+  options_of_monitor.timeline = timeline;
+  options_of_monitor.on_step = [times](const StepSeen& seen) {
+    times->push_back(duration<double>(seen.duration).count());
+  };
+  const auto monitor = graph.add<Monitor>("monitor", options_of_monitor);
   const auto feeder = graph.add<Feeder>("feeder", micro_batches, steps);
   const auto loss = graph.add<Loss>("loss", LossOptions{});
   std::vector<ActorRef<Stage>> actors;

@@ -92,7 +92,7 @@ class Checker {
     return nullptr;
   }
 
-  static constexpr std::size_t shown = 10;
+  static constexpr std::size_t shown = 4;
 
   /// The names that are shown, with the name that such a tensor probably has on the other side.
   static std::vector<std::string> with_similar(const std::vector<std::string>& names,

@@ -58,7 +58,7 @@ void apply_override(OptionTree& root, std::string_view assignment, const std::st
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || !is_dotted_name(assignment.substr(0, equals)))
     throw Error(ErrorCode::bad_options, fmt::format("{}: not of the form KEY=VALUE", where),
-                "write a dotted key and its value, such as section.key=0.05");
+                "write a key and its value, such as seed=1 or section.key=0.05");
   OptionTree value = parse_yaml(assignment.substr(equals + 1), where, true);
   if (root.kind == OptionTree::Kind::null) root.kind = OptionTree::Kind::map;
   if (root.kind != OptionTree::Kind::map) return;  // read_fields refuses such a document

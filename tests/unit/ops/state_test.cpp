@@ -331,7 +331,7 @@ TEST(StateFrom, ShowsTenNamesOfEachKind) {
   StateSpec spec;
   for (int i = 0; i < 12; ++i) spec.add_parameter(fmt::format("p{}", i), Shape{1}, {});
   EXPECT_THAT(message_of([&] { state_from(spec, DType::f32, TensorSource::of({}), 0, {}, true); }),
-              testing::HasSubstr("12 missing (p0, p1, p2, p3, p4, p5, p6, p7, p8, p9 and 2 more)"));
+              testing::HasSubstr("12 missing (p0, p1, p2, p3 and 8 more)"));
 }
 
 // As load_state_dict does for files of PyTorch before 0.4.1.
