@@ -96,8 +96,9 @@ TransformOptions transform_options(const PipelineOptions& options);
 /// Whether loaders keep the images on a device: not on the CPU, whatever PipelineData::resident is.
 bool has_resident_images(const PipelineOptions& options);
 
-/// Where loaders send samples to. Other models than those that begin with a convolution copy them
-/// by themselves: an embedding refuses wrong indices while they lie in the CPU's memory.
+/// The device to which loaders send samples: that of the stages if images are resident or the model
+/// begins with a convolution. Otherwise the CPU, where an embedding checks indices; the first stage
+/// then copies them.
 Device samples_device(const PipelineOptions& options);
 
 /// The options of a replica's loader, without `device` and `resident`, which build_pipeline adds.

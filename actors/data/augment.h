@@ -45,8 +45,8 @@ struct TransformOptions {
   std::vector<double> mean = {0.0};  ///< a value for each channel, or one for all
   std::vector<double> std = {1.0};
   DType dtype = DType::f32;  ///< of normalised samples: f32 or f64
-  /// Of the first stage. Another than the CPU gets images as bytes and normalises them itself, if
-  /// nothing acts on normalised samples (actors/data/batch_maker.h).
+  /// The device of the first stage. A device other than the CPU gets images as bytes and normalises
+  /// them, unless a transform acts on normalised samples (actors/data/batch_maker.h).
   Device device = {};
   OwnTransform own = {};  ///< of training samples of any type, after all others
 };

@@ -159,8 +159,8 @@ class DatasetSource : public Definition {
     }
   }
 
-  /// Reads headers and labels at most where the data set can tell from those, else opens it. Throws
-  /// as open_dataset.
+  /// Reads at most headers and labels if these are enough; otherwise opens the data set. Throws as
+  /// open_dataset.
   DatasetSummary describe(const DatasetOptions& options = {}) const;
   /// Mean and standard deviation of the pixels, each for all channels or one for each; 0 and 1 if
   /// the data set has no usual values.

@@ -149,8 +149,8 @@ void add_doctor_verb(CLI::App& app, ChosenVerb& chosen) {
       verb->add_option("--cluster", arguments->cluster, "check against the profile of a cluster")
           ->type_name("NAME");
   verb->add_flag("--network", arguments->network,
-                 "in place of the checks, time messages and tensors between\n"
-                 "the processes of a job: srun troupe doctor --network")
+                 "instead of the checks, measure the time of messages and\n"
+                 "tensors between processes: srun troupe doctor --network")
       ->excludes(cluster);
   verb->add_flag("--json", arguments->json, "findings as JSON");
   verb->callback([arguments, &chosen] {

@@ -106,7 +106,7 @@ void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_flag("--best", arguments->best,
                  "of an output folder, take the checkpoint with the best\n"
                  "evaluation by train.monitor, not the newest one");
-  verb->add_flag("--force", arguments->force, "replace an existing file of another kind");
+  verb->add_flag("--force", arguments->force, "replace an existing file of another format");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation&) { return export_weights(*arguments); };
   });

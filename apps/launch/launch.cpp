@@ -45,7 +45,7 @@ void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
   add(verb, "--rdzv-endpoint", flags.rdzv_endpoint, "HOST[:PORT]",
       "rendezvous of the hosts, the same on all hosts (port 29400)");
   add(verb, "--rdzv-id", flags.rdzv_id, "NAME",
-      "name of the job, the same on all hosts (the word none)");
+      "name of the job, the same on all hosts (\"none\")");
   add_ignored(verb, "--rdzv-backend", flags.rdzv_backend);
   add(verb, "--rdzv-conf", flags.rdzv_conf, "join_timeout=SECONDS",
       "time to wait for the other hosts (300)");
@@ -71,7 +71,7 @@ void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
   add(verb, "--local-ranks-filter", flags.local_ranks_filter, "RANKS",
       "local ranks whose output is printed: 0,1 (all)");
   add(verb, "--role", flags.role, "NAME",
-      "ROLE_NAME of the processes, in the prefix of --tee (the word default)");
+      "ROLE_NAME of the processes, in the prefix of --tee (\"default\")");
   add(verb, "--log-line-prefix-template", flags.log_line_prefix_template, "TEMPLATE",
       "prefix of the lines of --tee ([${role_name}${local_rank}]:)");
   add_ignored(verb, "--monitor-interval", flags.monitor_interval);

@@ -12,8 +12,8 @@
 
 namespace troupe {
 
-/// A reading, or the figures of several; nothing for what the driver does not tell, as it does not
-/// tell the utilisation of a part of a GPU (MIG).
+/// A reading, or a summary of several. A value is missing if the driver does not report it, such as
+/// the utilisation of a part of a GPU (MIG).
 struct GpuUsage {
   std::optional<double> utilisation_percent;  ///< of the time, that a kernel ran
   std::optional<double> memory_mib;           ///< in use, also by other processes

@@ -43,9 +43,10 @@ void take_over_rows(const StartingPoint& start, const std::filesystem::path& csv
 
 /// Adds to an error after which a run can be resumed (a lost process or GPU, a failed actor, a
 /// damaged sample, a full disk, divergence) how to resume it from `output`, or that no checkpoint
-/// was written. After divergence, it names the newest checkpoint, and its loss, before the first
-/// loss that was not finite or a hundred times the run's first: that of a row of train.csv, of a
-/// test, or of the step after `steps` committed ones. Other errors stay as they are.
+/// was written. After divergence, it names the newest checkpoint, with its loss, of a step before
+/// the first loss that was not finite or a hundred times the run's first loss. It looks for that
+/// loss in train.csv, in evaluations, and in the step after `steps` committed ones. Other errors
+/// stay as they are.
 Error with_resume_hint(const Error& error, const std::filesystem::path& output,
                        std::optional<std::int64_t> steps = {});
 

@@ -36,7 +36,7 @@ struct LossScaleOptions {
   double growth_factor = 2;
   double backoff_factor = 0.5;  ///< of the scale after an overflow, down to min_scale
   double min_scale = 1;
-  /// The number of the overflow, since the scale last grew, from which on each lowers it
+  /// The n-th overflow since the scale last grew, and each one after it, lowers the scale
   /// (DeepSpeed: hysteresis).
   std::int64_t hysteresis = 1;
 
@@ -61,7 +61,7 @@ struct LossScale {
 /// Throws Error{bad_options} for numbers that make no scale.
 void check(const LossScaleOptions& options);
 
-/// Whether a number is one of the scales that there are.
+/// Whether a number is a valid scale: a power of two from 2^-126 to 2^126.
 bool is_loss_scale(double scale);
 
 /// The scale of the open step of a run whose last step has left `committed`, if any has. Options
