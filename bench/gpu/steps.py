@@ -17,7 +17,7 @@ import comparison
 from processes import finished, started
 from results import NotRun, Refused
 from rows import PAIRS, PRECISIONS, ROWS, TINY
-from trainings import Trainings, last_words, synthetic, used_gpu
+from trainings import Failed, Trainings, last_words, synthetic, used_gpu
 
 
 NO_GPU = 77  # what cuda_device_tests ends with
@@ -250,9 +250,13 @@ def resumption(call):
                 if time.monotonic() > call.deadline:
                     raise subprocess.TimeoutExpired(process.args, call.left())
                 time.sleep(0.005)
-        if process.returncode == 0:
+            code = process.poll()
+        if code == 0:
             raise NotRun("the run ended before it could be killed")
-        trainings.command(*words, killed, "--restart", "auto")
+        if code is not None:
+            raise Failed(f"the run that was to be killed ended with {code}")
+        if "resuming " not in trainings.command(*words, killed, "--restart", "auto"):
+            raise Failed("the killed run began anew")
         rows.append({"run": "killed and resumed", "digest": trainings.digest(killed)[:16]})
     same = rows[0]["digest"] == rows[1]["digest"]
     return {"summary": "the same digest" if same else "another digest", "table": rows,
@@ -278,10 +282,13 @@ def precisions(call):
                          "farthest from f64 on the CPU": f"{far:.2e}", "_far": far})
         except Refused as refused:
             rows.append({"precision": name, "result": f"refused: {refused}"})
+    # GPUs before sm_80 have no bf16.
+    failed = [row["precision"] for row in rows
+              if row["result"] != "ran" and "does not multiply in bf16" not in row["result"]]
     # Generous: rounding is amplified from step to step.
     bounds = {"64-true": 1e-7, "32-true": 1e-2, "tf32": 0.05, "bf16-mixed": 0.1, "16-mixed": 0.1}
-    failed = [row["precision"] for row in rows
-              if not row.pop("_far", 0) <= bounds[row["precision"]]]
+    failed += [row["precision"] for row in rows
+               if not row.pop("_far", 0) <= bounds[row["precision"]]]
     return {"summary": ", ".join(f"{row['precision']} {row['result'].split(':')[0]}" for row in rows),
             "table": rows, "failed": failed}
 

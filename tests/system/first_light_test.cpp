@@ -147,6 +147,49 @@ print(steps.same_bits(call)["failed"]))"),
             "['again', 'two stages', 'two replicas', 'CUDA graphs', 'resident images']\n");
 }
 
+// Trainings that are refused, for the reason of an old GPU or for another.
+TEST_F(FirstLight, FailsWhereTrainingInAPrecisionIsRefused) {
+  EXPECT_EQ(said(R"(
+from types import SimpleNamespace
+import steps
+from results import Refused
+def refused(because):
+    def train(options, count, **more):
+        raise Refused(because)
+    trainings = lambda: SimpleNamespace(train=train)
+    return steps.precisions(SimpleNamespace(place=SimpleNamespace(emulator=True), trainings=trainings))["failed"]
+print(refused("an odd reason"))
+print(refused("the device cuda:0 does not multiply in bf16")))"),
+            "['64-true', '32-true', 'tf32', 'bf16-mixed', '16-mixed']\n"
+            "[]\n");
+}
+
+// A run that ends by itself before it is killed, and one that begins anew.
+TEST_F(FirstLight, FailsWhereNoKilledRunIsResumed) {
+  EXPECT_EQ(said(R"(
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+import steps
+def outcome(code):
+    @contextlib.contextmanager
+    def started(words, **more):
+        (Path(words[-1]) / "checkpoints/step_00000001").mkdir(parents=True)
+        yield SimpleNamespace(poll=lambda: code)
+    steps.started = started
+    trainings = SimpleNamespace(command=lambda *words: "model: 4 blocks", digest=lambda folder: "0" * 16)
+    place = SimpleNamespace(emulator=True, environment={}, troupe="troupe", command=lambda *words: words)
+    try:
+        steps.resumption(SimpleNamespace(place=place, deadline=1e9, trainings=lambda: trainings))
+    except Exception as error:
+        print(type(error).__name__, error, sep=": ")
+for code in (None, 0, 134):
+    outcome(code))"),
+            "Failed: the killed run began anew\n"
+            "NotRun: the run ended before it could be killed\n"
+            "Failed: the run that was to be killed ended with 134\n");
+}
+
 TEST_F(FirstLight, RunsEachTestOfTheDeviceInOneStep) {
   const fs::path tests = fs::path(TROUPE_BINARY).parent_path() / "cuda_tests";
   EXPECT_EQ(
