@@ -178,7 +178,9 @@ Error with_resume_hint(const Error& error, const std::filesystem::path& output,
   const std::array resumable{
       ErrorCode::peer_lost, ErrorCode::actor_failed, ErrorCode::device_lost,  ErrorCode::diverged,
       ErrorCode::bad_file,  ErrorCode::io,           ErrorCode::out_of_memory};
-  if (std::ranges::find(resumable, error.code()) == resumable.end()) return error;
+  // In the middle of a run, a GPU that others block or the system refuses.
+  const bool worked = error.code() == ErrorCode::unsupported && steps.value_or(0) > 0;
+  if (!worked && std::ranges::find(resumable, error.code()) == resumable.end()) return error;
   const std::string hint = error.code() == ErrorCode::diverged
                                ? resume_hint_after_divergence(output, steps)
                                : resume_hint(output, error.code());

@@ -46,7 +46,7 @@ void take_over_rows(const StartingPoint& start, const std::filesystem::path& csv
 /// was written. After divergence, it names the newest checkpoint, with its loss, of a step before
 /// the first loss that was not finite or a hundred times the run's first loss. It looks for that
 /// loss in train.csv, in evaluations, and in the step after `steps` committed ones. Other errors
-/// stay as they are.
+/// stay as they are; `unsupported` ones do, unless there are `steps`.
 Error with_resume_hint(const Error& error, const std::filesystem::path& output,
                        std::optional<std::int64_t> steps = {});
 

@@ -204,6 +204,10 @@ TEST_F(Output, SaysWhetherAFailedRunCanBeResumed) {
   const Error large(ErrorCode::out_of_memory, "no memory", "lower it");
   EXPECT_EQ(with_resume_hint(large, root_).remedy(),
             "lower it; no checkpoint was written: start the run again");
+  const Error blocked(ErrorCode::unsupported, "others use the GPU", "end them");
+  EXPECT_EQ(with_resume_hint(blocked, root_).remedy(), "end them") << "nothing has run";
+  EXPECT_EQ(with_resume_hint(blocked, root_, 3).remedy(),
+            "end them; no checkpoint was written: start the run again");
   const Error other(ErrorCode::bad_shape, "another shape", "give this one");
   EXPECT_EQ(with_resume_hint(other, root_).remedy(), "give this one");
 }
