@@ -29,6 +29,16 @@ TEST(CudaDropout, HasTheBitsOfTheCPU) {
     }
 }
 
+// As many as some counters of 16 bits would have blocks of random numbers for.
+TEST(CudaDropout, DrawsOtherNumbersForEachOfManyElements) {
+  EmulatedStream stream;
+  const Tensor x = random_tensor({300'000}, 1);
+  expect_near(stream,
+              kernels(stream.get().device, DType::f64)
+                  .dropout(stream.get(), on_device(stream.get(), x), 0.5f, key),
+              reference::dropout({}, x, 0.5f, key), 0.0);
+}
+
 // Planes whose channels begin within a block of random numbers, among them.
 TEST(CudaDropout, CountsElementsInLogicalOrderWhateverTheLayout) {
   EmulatedStream stream;

@@ -35,6 +35,32 @@ Error error_of(const cuda::LibraryFailure& failure) {
   }
 }
 
+// Only of a lost context: other actors are replaced, or tried with less memory.
+TEST(CudaError, IsOfALostDeviceWhereTheContextIsLost) {
+  const auto code_of = [](cudaError_t status) {
+    try {
+      cuda::check(status, "run");
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::usage;
+  };
+  for (const cudaError_t status :
+       {cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorIllegalAddress,
+        cudaErrorLaunchTimeout, cudaErrorAssert, cudaErrorHardwareStackError,
+        cudaErrorIllegalInstruction, cudaErrorMisalignedAddress, cudaErrorInvalidAddressSpace,
+        cudaErrorInvalidPc, cudaErrorLaunchFailure, cudaErrorUnknown})
+    EXPECT_EQ(code_of(status), ErrorCode::device_lost) << cudaGetErrorName(status);
+  for (const cudaError_t status : {cudaErrorInvalidValue, cudaErrorInvalidConfiguration,
+                                   cudaErrorInvalidResourceHandle, cudaErrorLaunchOutOfResources})
+    EXPECT_EQ(code_of(status), ErrorCode::internal) << cudaGetErrorName(status);
+  for (const cudaError_t status :
+       {cudaErrorNoDevice, cudaErrorInsufficientDriver, cudaErrorNoKernelImageForDevice,
+        cudaErrorDevicesUnavailable, cudaErrorOperatingSystem, cudaErrorStreamCaptureInvalidated})
+    EXPECT_EQ(code_of(status), ErrorCode::unsupported) << cudaGetErrorName(status);
+  EXPECT_EQ(code_of(cudaErrorMemoryAllocation), ErrorCode::out_of_memory);
+}
+
 constexpr const char* operation = "run a convolution of [1]";
 
 TEST(CudaLibraryError, IsOutOfMemoryIfTheLibrarySaysSo) {

@@ -57,6 +57,12 @@ TEST(CudaStream, EndsNoFenceBeforeTheWorkIsDone) {
   EXPECT_TRUE(end_of(second));
 }
 
+// So votes need not wait for its fences.
+TEST(CudaStream, SaysThatItsErrorsEndTheRun) {
+  const EmulatedStream stream;
+  EXPECT_TRUE(device_stream(stream.get())->errors_end_run());
+}
+
 TEST(CudaStream, ReusesFreedBlocksInOrder) {
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     const Emulation emulation(drawn(seed));

@@ -372,6 +372,21 @@ TEST_F(ScaledLossesInCheckpoints, ContinueWithTheSameBits) {
         << tensor.name;
 }
 
+// Of two overflows, the second lowers the scale.
+TEST_F(ScaledLossesInCheckpoints, CountTheOverflowsBeforeThem) {
+  TrainingRun run = overflowing_run();
+  LossScaleOptions patient = overflowing;
+  patient.hysteresis = 2;
+  run.adjust = with(enlarge_gradients, scaled(patient));
+  run.steps = 4;
+  pipeline_ = pipeline_of(run);
+  for (const std::uint32_t step : {1u, 4u}) run_to(step);
+  ASSERT_TRUE(steps_.front().skipped);
+  TrainingResult parts;
+  parts.steps = steps_;
+  EXPECT_EQ(scales(parts), scales(train(run)));
+}
+
 TEST_F(ScaledLossesInCheckpoints, BeginWithTheFirstScaleIfNoneIsThere) {
   run_to(5);
   EXPECT_NE(pipeline_.initial.front()->loss_scale->scale, overflowing.init_scale);

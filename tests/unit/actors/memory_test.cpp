@@ -295,6 +295,18 @@ TEST(Memory, CountsTheScratchOfKernels) {
   EXPECT_GE(scratch(more), scratch(parts) + 3 * (std::size_t{1} << 30));
 }
 
+TEST(Memory, CountsEachSlotOfTheEdges) {
+  const PipelineOptions pipeline = pipeline_of({.partition = {2, 2}});
+  const Graph graph = build_pipeline(pipeline);
+  std::size_t slots = 0;
+  for (const auto& edge : graph.edges()) slots += edge.options.slots * edge.options.slot_bytes;
+  const MemoryBound bound = memory_bound(pipeline, graph, 0);
+  const auto edges = std::ranges::find(bound.parts, "edges", &MemoryBound::Part::what);
+  ASSERT_NE(edges, bound.parts.end());
+  EXPECT_EQ(edges->bytes, slots + slots / 4) << "blocks may be a quarter larger";
+  EXPECT_GT(slots, stage_bytes(pipeline, 0).output);
+}
+
 TEST(Memory, IsOfTheDeviceForWhatComputesThereAndOfTheCpuForTheRest) {
   using Place = MemoryBound::Place;
   PipelineOptions pipeline = pipeline_of({.partition = {2, 2}});
@@ -314,6 +326,8 @@ TEST(Memory, IsOfTheDeviceForWhatComputesThereAndOfTheCpuForTheRest) {
   EXPECT_THAT(here,
               UnorderedElementsAre(Key("data set"), Key("loader, prepared ahead"), Key("edges"),
                                    Key("checkpoint, being written"), Key("pinned memory")));
+  EXPECT_EQ(there["targets"], 2 * sizeof(std::int64_t) * 5 / 4)
+      << "of a micro-batch of two samples";
   // A checkpoint is copied to the CPU: one of the three versions of each stage.
   EXPECT_NEAR(static_cast<double>(here["checkpoint, being written"]),
               static_cast<double>(there["stage 0 state"] + there["stage 1 state"]) / 3, 8);
