@@ -132,7 +132,7 @@ __global__ void multiply(TileProduct<T, F, Y> product, std::byte* workspace) {
   troupe::cuda::tile_product_kernel(product);
 }
 
-/// op(A) or op(B), whose columns are contiguous unless they are transposed.
+/// op(A) or op(B). If it is not transposed, the elements of a column are contiguous.
 template <class F>
 Matrices<const F> factor(const Layout& layout, const void* data, bool transposed) {
   const Matrices<const F> plain{static_cast<const F*>(data), 1, layout.leading, layout.step};
@@ -174,7 +174,7 @@ cublasStatus_t launch(const Matmul& matmul, const void* alpha, const void* beta,
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-/// Without it there is no algorithm for any product.
+/// Whether the library has algorithms at all; tests of what replaces them say no.
 bool has_algorithms() {
   const char* given = std::getenv("CUDA_ON_CPU_CUBLASLT");
   return !given || std::string_view(given) != "0";
