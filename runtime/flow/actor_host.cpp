@@ -372,9 +372,8 @@ bool is_held_back(const HostedActor& hosted, const Header& header) {
 void on_start(ActorHost* self, const Start& start) {
   HostedActor& hosted = self->state;
   hosted.addresses = *start.addresses;
-  hosted.incarnation = start.incarnation;
   for (OutputPort* port : hosted.actor->outputs())
-    RuntimeAccess::begin_incarnation(*port, start.incarnation);
+    RuntimeAccess::begin_incarnation(*port, hosted.incarnation);
   hosted.started = true;
 }
 
@@ -422,11 +421,13 @@ caf::behavior yield_actor(CafBase* self) {
 }
 
 caf::behavior host_actor(ActorHost* self, std::shared_ptr<RunState> run, std::uint32_t index,
+                         std::uint32_t incarnation,
                          const std::shared_ptr<std::unique_ptr<Actor>>& actor,
                          caf::actor supervisor) {
   HostedActor& hosted = self->state;
   hosted.run = std::move(run);
   hosted.index = index;
+  hosted.incarnation = incarnation;
   hosted.actor = std::move(*actor);
   hosted.stream = hosted.actor->stream();
   hosted.supervisor = std::move(supervisor);

@@ -52,6 +52,7 @@ using ActorHost = CafActor<HostedActor>;
 /// The behavior of an actor host. `actor` is passed in a box since CAF copies the arguments of
 /// spawn.
 caf::behavior host_actor(ActorHost* self, std::shared_ptr<RunState> run, std::uint32_t index,
+                         std::uint32_t incarnation,
                          const std::shared_ptr<std::unique_ptr<Actor>>& actor,
                          caf::actor supervisor);
 

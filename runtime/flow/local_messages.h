@@ -24,7 +24,6 @@ struct ActorAddress {
 /// Starts an incarnation.
 struct Start {
   std::shared_ptr<const std::vector<ActorAddress>> addresses;  ///< by actor
-  std::uint32_t incarnation = 0;
 };
 /// A neighbour was replaced.
 struct Replaced {

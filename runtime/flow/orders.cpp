@@ -67,7 +67,7 @@ void start(SupervisorActor* self, const Replacement& order) {
       std::make_shared<const std::vector<ActorAddress>>(supervisor.run->directory.all());
   for (const std::uint32_t actor : order.actors) {
     if (!supervisor.hosts[actor]) continue;
-    self->send(supervisor.hosts[actor], Start{addresses, order.incarnation});
+    self->send(supervisor.hosts[actor], Start{addresses});
     if (order.newest) self->send(supervisor.hosts[actor], *order.newest);
   }
   report(self, PhaseDone{ReplacementPhase::start, order.incarnation});
@@ -158,7 +158,7 @@ void spawn_host(SupervisorActor* self, std::size_t actor, std::unique_ptr<Actor>
   supervisor.run->gauges[actor].on_device = false;
   supervisor.causes[actor].clear();
   supervisor.hosts[actor] = self->spawn(
-      host_actor, supervisor.run, static_cast<std::uint32_t>(actor),
+      host_actor, supervisor.run, static_cast<std::uint32_t>(actor), supervisor.incarnations[actor],
       std::make_shared<std::unique_ptr<Actor>>(std::move(made)), caf::actor_cast<caf::actor>(self));
   self->monitor(supervisor.hosts[actor]);
 }

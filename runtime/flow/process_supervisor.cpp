@@ -243,7 +243,7 @@ void begin(SupervisorActor* self) {
   const auto addresses =
       std::make_shared<const std::vector<ActorAddress>>(supervisor.run->directory.all());
   for (const auto& host : supervisor.hosts)
-    if (host) self->send(host, Start{addresses, 0});
+    if (host) self->send(host, Start{addresses});
   if (supervisor.leader) supervisor.leader->begin();
   lead(self);
 }

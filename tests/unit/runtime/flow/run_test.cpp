@@ -176,6 +176,55 @@ TEST_P(RunInEitherScheduling, FailsWithTheRootCauseWhenTheBudgetIsSpent) {
   }
 }
 
+/// Throws in the first action of each incarnation, with `later` as the code in all but the first.
+class FailsAtOnce final : public Actor {
+ public:
+  FailsAtOnce(std::shared_ptr<int> actions, ErrorCode later)
+      : actions_(std::move(actions)), later_(later) {}
+  bool outlives_steps() const override { return true; }
+  bool ready() const override { return true; }
+  ActionLabel act() override {
+    throw Error(++*actions_ == 1 ? ErrorCode::internal : later_, "the file is gone", "fetch it");
+  }
+
+ private:
+  std::shared_ptr<int> actions_;
+  ErrorCode later_;
+};
+
+TEST_P(RunInEitherScheduling, NamesTheCauseOfAReplacementThatFailsAtOnce) {
+  Graph graph;
+  graph.add<FailsAtOnce>("reader", std::make_shared<int>(0), ErrorCode::internal);
+  auto opts = options();
+  opts.restarts.max = 2;
+  std::vector<std::string> causes;
+  opts.on_failure = [&](const FailureReport& failure) { causes.push_back(failure.cause); };
+  try {
+    run(graph, opts);
+    FAIL() << "the run ended well";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(),
+                HasSubstr("reader failed: the file is gone; fetch it (failure 3; "));
+  }
+  EXPECT_THAT(causes, ::testing::Each("the file is gone; fetch it"));
+  EXPECT_EQ(causes.size(), 2u);
+}
+
+TEST_P(RunInEitherScheduling, EndsWithALastingErrorThatAReplacementMeetsAtOnce) {
+  const auto actions = std::make_shared<int>(0);
+  Graph graph;
+  graph.add<FailsAtOnce>("reader", actions, ErrorCode::bad_file);
+  try {
+    run(graph, options());
+    FAIL() << "the run ended well";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_file);
+    EXPECT_EQ(error.message(), "reader: the file is gone");
+    EXPECT_EQ(error.remedy(), "fetch it");
+  }
+  EXPECT_EQ(*actions, 2) << "no further replacement meets the same error";
+}
+
 TEST_P(RunInEitherScheduling, SplitsTheWholeWallTime) {
   const auto seen = std::make_shared<std::vector<int>>();
   const RunReport report = run(chain(seen, 2), options());
