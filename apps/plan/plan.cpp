@@ -21,7 +21,6 @@
 #include "apps/train/warnings.h"
 #include "apps/verbs.h"
 #include "ops/described_device.h"
-#include "ops/devices.h"
 #include "ops/gpu_sizes.h"
 #include "runtime/bytes_text.h"
 #include "runtime/error.h"
@@ -162,6 +161,15 @@ Options with_device(Options options, const PlanArguments& arguments, bool descri
   return options;
 }
 
+/// Throws as the run would if its device cannot be used, and names a device that need not be here.
+void check_device(const Options& options) try {
+  Stream stream = options.pipeline.stream;
+  set_device(options, stream, 1);
+} catch (const Error& error) {
+  throw Error(error.code(), error.message(),
+              error.remedy() + ", or plan for a described GPU: --device h100");
+}
+
 /// Throws where a tensor would leave a process that no transport carries.
 void check_routes(const PlannedRun& run) {
   for (const Graph::Edge& edge : run.graph.edges()) {
@@ -198,9 +206,7 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("{} processes, but a run on a GPU has one process", processes),
                 "plan for one process, or --device cpu");
-  if (const auto gpu = given.device == DeviceChoice::cuda ? find_gpu() : Device::cpu(); !gpu)
-    throw Error(gpu.error().code(), gpu.error().message(),
-                gpu.error().remedy() + ", or plan for a described GPU: --device h100");
+  if (!described && processes == 1) check_device(given);
   check_work(given, arguments);
   const Options options = with_threads_of_a_process(given, arguments, processes);
   TransportTopology topology = topology_of(options, arguments);

@@ -245,8 +245,9 @@ TEST_F(Plan, RefusesAnEmptyNameOfADevice) { EXPECT_EQ(plan({"--device", ""}).cod
 
 TEST_F(Plan, SaysThatItPlansForOtherGpusWhereThisHostHasNone) {
   if (find_gpu()) GTEST_SKIP() << "this host has one";
-  EXPECT_THAT(plan({"--device", "cuda"}).error,
-              HasSubstr(", or plan for a described GPU: --device h100"));
+  for (const char* needs_gpu : {"device=cuda", "precision=16-mixed"})
+    EXPECT_THAT(plan({"-r", needs_gpu}).error,
+                HasSubstr(", or plan for a described GPU: --device h100"));
 }
 
 TEST_F(Plan, TakesTheNameOfAGpuInCapitalLetters) {
