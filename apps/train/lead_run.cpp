@@ -346,8 +346,14 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
           }};
 
   const ProcessUsage before = process_usage();
-  const RunReport report = run_graph(
-      command, pipeline, [&](const FailureReport& failure) { log.failure(failure); }, &log);
+  const auto on_failure = [&](const FailureReport& failure) {
+    log.failure(failure);
+    if (failure.replaced.size() == 1) return;  // the reducers still have their sums
+    const std::uint32_t steps = failure.steps - pipeline.first_step;
+    if (std::string lost = lost_gradients_warning(pipeline, steps); !lost.empty())
+      log.warn(std::move(lost));
+  };
+  const RunReport report = run_graph(command, pipeline, on_failure, &log);
   if (command.world) command.world->leave();
   return conclude(report, log, folder, options, shape_of(options, pipeline), before,
                   command.stop.stop_requested());

@@ -1,7 +1,6 @@
 #include "apps/train/run_log.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -239,10 +238,12 @@ void RunLog::checkpoint(const CheckpointSeen& seen) {
 
 void RunLog::failure(const FailureReport& failure) {
   post([this, failure] {
-    const std::string line =
-        fmt::format("{} failed: {}; replaced: {}; {} committed, the next step is replayed",
-                    failure.actor, in_words_of_the_command(failure.cause, own_),
-                    fmt::join(failure.replaced, ", "), counted(failure.steps, "step"));
+    const std::size_t others = failure.replaced.size() - 1;
+    const std::string line = fmt::format(
+        "{} failed: {}; replaced{} after {}{}", failure.actor,
+        in_words_of_the_command(failure.cause, own_),
+        others > 0 ? fmt::format(" with {}", counted(others, "other actor")) : "",
+        counted(failure.steps, "committed step"), others > 0 ? ": the next step begins again" : "");
     progress_.line(line);
     log_->warn(line);
   });

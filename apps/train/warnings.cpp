@@ -226,6 +226,15 @@ std::string no_gpu_warning(const Error& why, int allocated) {
                      why.remedy());
 }
 
+std::string lost_gradients_warning(const PipelineOptions& pipeline, std::uint32_t steps) {
+  const std::uint32_t lost = std::min(pipeline.staleness, steps);
+  if (lost == 0) return {};
+  return fmt::format(
+      "asynchronous aggregation: the gradients of the last {} are lost, so the weights will differ "
+      "from those of an uninterrupted run",
+      lost == 1 ? "step" : counted(lost, "step"));
+}
+
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const WorkLimits shares{.pipeline = std::ssize(pipeline.partition),
                           .data = pipeline.replicas,
@@ -345,6 +354,9 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
           fmt::format("with train.ema_decay {}, the average after {} has {:.0f} % of the weights "
                       "after the first step",
                       options.ema_decay, counted(steps, "step"), 100 * kept));
+  if (pipeline.first_step < timeline_of(pipeline).steps)
+    if (std::string lost = lost_gradients_warning(pipeline, start.steps); !lost.empty())
+      sentences.push_back(std::move(lost));
   std::ranges::move(crowded_cores(options, pipeline), std::back_inserter(sentences));
   if (pipeline.stream.products == DType::f16 && pipeline.loss_scale.mode == LossScaling::none)
     sentences.emplace_back(

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@ std::vector<std::string> variable_warnings(const Options& options);
 std::string no_gpu_warning(const Options& options);
 /// The same of the error of find_gpu() and the number of GPUs that a queue has allocated.
 std::string no_gpu_warning(const Error& why, int allocated);
+
+/// Where the sums of gradients that are in flight after so many steps of the run are lost
+/// (asynchronous aggregation); else empty.
+std::string lost_gradients_warning(const PipelineOptions& pipeline, std::uint32_t steps);
 
 /// These, those of the options, and warnings about the machine and the checkpoint: more threads
 /// than cores, other kernels than those of the resumed run.

@@ -30,7 +30,7 @@ struct FailureReport {
   std::string cause;
   std::vector<std::string> replaced;  ///< the actors that were replaced
   std::uint32_t incarnation = 0;
-  std::uint32_t steps = 0;  ///< committed steps at that moment; the next one is replayed
+  std::uint32_t steps = 0;  ///< committed steps at that moment
 };
 
 enum class Scheduling {

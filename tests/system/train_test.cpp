@@ -202,8 +202,21 @@ TEST_F(Train, TellsOfInjectedFaultsAndEndsWithTheSameBits) {
                  "micro_batch: 1}, {actor: stage/1, step: 39, micro_batch: 0}]"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_EQ(count_of(outcome.out + outcome.error, "injected fault in"), 3) << outcome.out;
+  EXPECT_THAT(outcome.out + outcome.error, HasSubstr("; replaced after 3 committed steps\n"));
   EXPECT_EQ(digest(root_ / "faults"), reference());
   EXPECT_EQ(lines_of(text_of(root_ / "faults/train.csv")).size(), 1u + steps);
+}
+
+TEST_F(Train, TellsOfGradientsThatAreLostWithAReducer) {
+  const Outcome outcome =
+      train("lost", {"-r", "train.steps=4", "-r", "parallel.aggregation=asynchronous", "-r",
+                     "faults=[{actor: reducer/0, step: 2, micro_batch: 0}]"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_THAT(outcome.out + outcome.error,
+              AllOf(ContainsRegex("replaced with [0-9]+ other actors after 2 committed steps: the "
+                                  "next step begins again\n"),
+                    HasSubstr("warning: asynchronous aggregation: the gradients of the last step "
+                              "are lost, so the weights will differ")));
 }
 
 TEST_F(Train, FailsWithTheRootCauseWhenTheBudgetIsSpent) {

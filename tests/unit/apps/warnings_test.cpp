@@ -48,6 +48,23 @@ TEST(Warnings, CountOneCore) {
   EXPECT_THAT(reported, testing::Contains(HasSubstr("share 1 core; ")));
 }
 
+TEST(Warnings, NameGradientsThatAResumedRunLoses) {
+  const auto resumed = [](std::uint32_t steps, std::vector<std::string> overrides) {
+    overrides.emplace_back("train.steps=8");
+    const Options options = options_with(overrides);
+    const StartingPoint start{.steps = steps};
+    std::string all;
+    for (const auto& warning : warnings(options, start, pipeline_options(options, start, {})))
+      all += warning + "\n";
+    return all;
+  };
+  const std::vector<std::string> late{"parallel.aggregation=asynchronous", "parallel.staleness=2"};
+  EXPECT_THAT(resumed(3, late), HasSubstr("the gradients of the last 2 steps are lost"));
+  EXPECT_THAT(resumed(1, late), HasSubstr("the gradients of the last step are lost"));
+  for (const std::string& without : {resumed(0, late), resumed(8, late), resumed(3, {})})
+    EXPECT_THAT(without, Not(HasSubstr("are lost")));
+}
+
 TEST(Warnings, NameAFirstLossScaleThatAResumedRunDoesNotTake) {
   const char* const words =
       "loss_scale.init_scale 1024 has no effect: the run continues with the loss scale of the "
