@@ -98,6 +98,14 @@ bool overruns(const ConvolutionOptions& o, ConvolutionDirection direction) {
          o.stride_h * o.stride_w > 1 && o.groups == 1 && o.in_channels < longest_vector;
 }
 
+/// oneDNN's kernels in bf16 give wrong weight gradients, or access other memory, where images are
+/// smaller than the stride, and of some dilated kernels.
+bool errs_in_bf16(const ConvolutionOptions& o, const Shape& x, ConvolutionDirection direction) {
+  const bool small = x[2] < o.stride_h || x[3] < o.stride_w;
+  const bool dilated = o.dilation_h > 1 || o.dilation_w > 1;
+  return direction == ConvolutionDirection::weight_gradient && (small || dilated);
+}
+
 }  // namespace
 
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, const Shape& x,
@@ -125,7 +133,8 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
     paths = {{false, Layout::row_major, Layout::row_major}};
   else
     paths.push_back({false, Layout::nhwc, Layout::nhwc});
-  return products == DType::f32 ? paths : with_bf16(paths, amx && !is_barred);
+  if (products == DType::f32 || errs_in_bf16(o, x, direction)) return paths;
+  return with_bf16(paths, amx && !is_barred);
 }
 
 bool stays_nhwc(const ConvolutionOptions& options, Layout x) {

@@ -173,6 +173,14 @@ std::vector<Problem> problems() {
       {square(16, 32, 1, 2, 0), {2, 16, 9, 8}},
       {square(2, 2, 1, 2, 0), {4, 2, 12, 12}},  // oneDNN errs where channels fill no vector
       {square(1, 3, 1, 2, 0), {3, 1, 40, 40}},
+      // oneDNN errs in bf16 where images are smaller than the stride
+      {square(8, 8, 3, 4, 2), {2, 8, 5, 2}},
+      {padded(strided(square(16, 16, 2, 1, 0), 1, 3), 1, 1), {2, 16, 5, 2}},
+      // and of some dilated kernels
+      {grouped(square(8, 16, 3, 1, 2), 2, 2), {2, 8, 32, 32}},
+      {dilated(grouped(padded(square(12, 18, 3, 1, 0), 2, 0), 3), 2, 1), {2, 12, 32, 32}},
+      {dilated(grouped(square(24, 54, 1, 1, 0), 6), 4, 1), {1, 24, 35, 38}},
+      {padded(dilated(square(24, 8, 5, 1, 0), 3, 1), 6, 2), {11, 24, 29, 33}},
       {square(5, 4, 1, 3, 0, false), {2, 5, 33, 32}},
       {square(12, 16, 1, 2, 0), {2, 12, 32, 32}},
       {square(32, 48, 1, 1, 0), {2, 32, 5, 5}},
