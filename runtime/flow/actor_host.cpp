@@ -297,7 +297,10 @@ void on_credit(ActorHost* self, const Credit& credit) {
 
 void on_resume(ActorHost* self, const Resume&) { self->state.resumes = false; }
 
-void on_commit(ActorHost* self, const Commit& commit) { self->state.actor->on_commit(commit); }
+// A replacement that has not started gets the newest commit with Start, once.
+void on_commit(ActorHost* self, const Commit& commit) {
+  if (self->state.started) self->state.actor->on_commit(commit);
+}
 
 void on_posted_work(ActorHost* self, const PostedWork& posted) { posted.work(*self->state.actor); }
 
