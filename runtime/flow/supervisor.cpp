@@ -45,11 +45,11 @@ std::optional<Commit> Supervisor::commit_if_ready(Clock::time_point now) {
 std::optional<Commit> Supervisor::end_before(std::uint32_t step) {
   if (step != steps_ || step == 0 || ended()) return std::nullopt;
   Commit result{.step = step - 1, .last = true};
-  // A run that has committed nothing itself began from a snapshot.
-  const bool has_snapshot = !newest_commit_ || newest_commit_->snapshot;
-  result.snapshot = options_.snapshot_at_end && !has_snapshot;
+  // A run that has committed nothing itself began from a snapshot: nobody sends it.
+  const bool sent = newest_commit_ && newest_commit_->snapshot;
+  result.snapshot = options_.snapshot_at_end && newest_commit_ && !sent;
   newest_commit_ = result;
-  newest_commit_->snapshot |= has_snapshot;
+  newest_commit_->snapshot |= sent;
   return result;
 }
 
