@@ -373,14 +373,14 @@ void Stage::abandon_step() {
 
 void Stage::ask_snapshot(const Commit& commit) {
   if (commit.snapshot && snapshot.connected())
-    pending_snapshot_.emplace(commit.step, program().state());
+    pending_snapshots_.emplace_back(commit.step, program().state());
 }
 
 ActionLabel Stage::send_snapshot() {
-  const auto& [step, state] = *pending_snapshot_;
+  const auto& [step, state] = pending_snapshots_.front();
   const MessageKey key{step, Purpose::train, static_cast<std::uint32_t>(options_.stage)};
   snapshot.send({.key = key}, {options_.stage, state, program().spec()});
-  pending_snapshot_.reset();
+  pending_snapshots_.pop_front();
   return {"S", key};
 }
 

@@ -140,7 +140,7 @@ class Stage final : public Actor {
   bool is_past(const MessageKey& key) const;
   bool stale() const;  ///< such a message waits
   ActionLabel discard();
-  bool can_snapshot() const { return pending_snapshot_ && snapshot.has_slot(); }
+  bool can_snapshot() const { return !pending_snapshots_.empty() && snapshot.has_slot(); }
   /// Releases the micro-batches of a committed step that a replacement was still repeating.
   void abandon_step();
   void ask_snapshot(const Commit& commit);
@@ -182,8 +182,9 @@ class Stage final : public Actor {
   /// By step: that of the next may come before the commit of the open one.
   std::map<std::uint32_t, Held<RateFactor>> factors_;
   StatePtr next_state_;  ///< voted for, not yet committed
-  /// The snapshot that a commit requested. It is sent when the writer has a free slot.
-  std::optional<std::pair<std::uint32_t, StatePtr>> pending_snapshot_;
+  /// The snapshots that commits requested, oldest first. Each is sent when the writer has a free
+  /// slot: only after failures of the writer does it have none.
+  std::deque<std::pair<std::uint32_t, StatePtr>> pending_snapshots_;
   bool closed_ = false;  ///< the last commit is made
 };
 
