@@ -1,5 +1,7 @@
 #include "actors/checkpoint_writer.h"
 
+#include <algorithm>
+
 #include "actors/checkpoint_files.h"
 
 namespace troupe {
@@ -9,7 +11,9 @@ CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options)
 
 ActionLabel CheckpointWriter::act() {
   const bool is_snapshot = snapshot.ready();
-  const MessageKey key = is_snapshot ? snapshot.header().key : shards.header().key;
+  const Header header = is_snapshot ? snapshot.header() : shards.header();
+  const MessageKey key = header.key;
+  give_up_before(header);
   if (is_snapshot) {
     collector_.add(snapshot.take());
   } else {
@@ -61,23 +65,35 @@ void CheckpointWriter::release(const SnapshotCollector::Pieces& pieces) {
 
 void CheckpointWriter::on_written(const SnapshotCollector::Pieces& pieces,
                                   const CheckpointSeen& seen) {
-  for (const auto& lost : collector_.take_before(pieces)) {
-    release(lost);
-    if (options_.on_checkpoint)
-      options_.on_checkpoint(
-          {lost.steps,
-           Error(ErrorCode::actor_failed,
-                 "a writer failed, and the stages that had sent it their weights"),
-           {}});
-  }
   release(pieces);
   collector_.on_written(seen.step);
-  if (options_.on_checkpoint) options_.on_checkpoint(seen);
+  report(seen);
   accept_snapshots(true);
   if (collector_.is_finished()) finish();
 }
 
+void CheckpointWriter::give_up_before(const Header& piece) {
+  for (const auto& lost : collector_.take_lost(piece)) release(lost);
+  const std::set<std::uint32_t> open = options_.requested->open;
+  for (const std::uint32_t step : open)
+    if (step <= piece.key.step && !collector_.holds(step))
+      report({step,
+              Error(ErrorCode::actor_failed,
+                    "a writer failed, and the stages that had sent it their weights"),
+              {}});
+}
+
+void CheckpointWriter::report(const CheckpointSeen& seen) {
+  auto& [open, reported] = *options_.requested;
+  open.erase(seen.step);
+  reported = std::max(reported, seen.step);
+  if (options_.on_checkpoint) options_.on_checkpoint(seen);
+}
+
+// A new incarnation receives the newest commit again, and a snapshot may come before its commit.
 void CheckpointWriter::on_commit(const Commit& commit) {
+  auto& [open, reported] = *options_.requested;
+  if (commit.snapshot && commit.step + 1 > reported) open.insert(commit.step + 1);
   collector_.on_commit(commit);
   if (collector_.is_finished()) finish();
 }

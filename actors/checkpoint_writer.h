@@ -2,6 +2,8 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,13 @@ struct CheckpointSeen {
   std::uint32_t step = 0;  ///< committed steps in it
   Status status = success();
   std::chrono::nanoseconds duration{0};
+};
+
+/// The checkpoints that commits have requested. They belong to the run: the writer's next
+/// incarnation continues with them.
+struct RequestedCheckpoints {
+  std::set<std::uint32_t> open;  ///< steps of those that are not reported
+  std::uint32_t reported = 0;    ///< step of the newest that is
 };
 
 struct CheckpointWriterOptions {
@@ -35,6 +44,8 @@ struct CheckpointWriterOptions {
       write_shards;
   /// Called on an actor thread after each; must not block.
   std::function<void(const CheckpointSeen&)> on_checkpoint;
+  /// Shared by the incarnations of a writer; not by writers.
+  std::shared_ptr<RequestedCheckpoints> requested = std::make_shared<RequestedCheckpoints>();
 };
 
 /// Collects the snapshots of a step, one from each connected stage, and writes them while training
@@ -57,6 +68,7 @@ class CheckpointWriter final : public Actor {
   void on_commit(const Commit& commit) override;
   bool outlives_steps() const override { return true; }
   bool takes_snapshots() const override { return true; }
+  void begin_run() override { *options_.requested = {}; }
   FiringRules firing_rules() const override { return {}; }  // at the rate of checkpoints
 
  private:
@@ -65,6 +77,9 @@ class CheckpointWriter final : public Actor {
   Status write(std::uint32_t step, const std::vector<Snapshot>& snapshots,
                const std::vector<ShardInfo>& elsewhere) const;
   void release(const SnapshotCollector::Pieces& pieces);
+  /// Gives up the checkpoints before this piece that lack one of its sender.
+  void give_up_before(const Header& piece);
+  void report(const CheckpointSeen& seen);
   void on_written(const SnapshotCollector::Pieces& pieces, const CheckpointSeen& seen);
 
   CheckpointWriterOptions options_;

@@ -272,6 +272,7 @@ void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
     CheckpointWriterOptions writer = *options.writer;
     if (writer.options.empty()) writer.options = options_text(options);
     writer.optimizer = options.optimizer.name();
+    writer.requested = std::make_shared<RequestedCheckpoints>();  // of this graph alone
     if (process == 0) {
       common.writer = graph.add<CheckpointWriter>("writer", std::move(writer));
       continue;

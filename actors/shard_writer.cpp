@@ -8,7 +8,10 @@ ShardWriter::ShardWriter(CheckpointWriterOptions options)
     : options_(std::move(options)), collector_(options_.in_background) {}
 
 ActionLabel ShardWriter::act() {
-  const MessageKey key = snapshot.header().key;
+  const Header header = snapshot.header();
+  const MessageKey key = header.key;
+  for (const auto& lost : collector_.take_lost(header))
+    for (const auto& held : lost.snapshots) snapshot.release(held);
   collector_.add(snapshot.take());
   if (const auto pieces = collector_.take_complete(key, snapshot.edge_count(), 0))
     collector_.write(
@@ -29,8 +32,6 @@ WrittenShards ShardWriter::write(const SnapshotCollector::Pieces& pieces) const 
 
 void ShardWriter::on_written(const SnapshotCollector::Pieces& pieces, const WrittenShards& made) {
   shards.send({.key = {pieces.steps - 1, Purpose::train, 0}}, made);
-  for (const auto& lost : collector_.take_before(pieces))
-    for (const auto& held : lost.snapshots) snapshot.release(held);
   for (const auto& held : pieces.snapshots) snapshot.release(held);
   collector_.on_written(pieces.steps);
   accept_snapshots(true);

@@ -18,7 +18,10 @@ class ShardWriter final : public Actor {
   Input<Snapshot> snapshot{this, "snapshot"};
   Output<WrittenShards> shards{this, "shards"};
 
-  bool ready() const override { return snapshot.ready() && shards.has_slot(); }
+  /// Its results find a free slot whenever they are written.
+  bool ready() const override {
+    return snapshot.ready() && shards.has_slot(collector_.count_with(snapshot.header()));
+  }
   ActionLabel act() override;
   void on_commit(const Commit& commit) override;
   bool outlives_steps() const override { return true; }

@@ -20,19 +20,26 @@ SnapshotCollector::PiecesPtr SnapshotCollector::take_complete(const MessageKey& 
   const auto complete = std::make_shared<Pieces>(std::move(open->second));
   collecting_.erase(open);
   complete->steps = key.step + 1;
+  writing_.insert(complete->steps);
   std::ranges::sort(complete->snapshots, {}, [](const auto& held) { return held->stage; });
   return complete;
 }
 
-std::vector<SnapshotCollector::Pieces> SnapshotCollector::take_before(const Pieces& complete) {
-  std::vector<Pieces> before;
-  while (!collecting_.empty() && collecting_.begin()->first + 1 < complete.steps) {
-    const auto oldest = collecting_.begin();
-    oldest->second.steps = oldest->first + 1;
-    before.push_back(std::move(oldest->second));
-    collecting_.erase(oldest);
+std::vector<SnapshotCollector::Pieces> SnapshotCollector::take_lost(const Header& piece) {
+  const auto is_of_sender = [&](const auto& held) { return held.header.edge == piece.edge; };
+  std::vector<Pieces> lost;
+  for (auto older = collecting_.begin();
+       older != collecting_.end() && older->first < piece.key.step;) {
+    const Pieces& pieces = older->second;
+    if (std::ranges::any_of(pieces.snapshots, is_of_sender) ||
+        std::ranges::any_of(pieces.shards, is_of_sender)) {
+      ++older;
+    } else {
+      lost.push_back(std::move(older->second));
+      older = collecting_.erase(older);
+    }
   }
-  return before;
+  return lost;
 }
 
 WorkerPool& SnapshotCollector::thread() {

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -38,9 +39,18 @@ class SnapshotCollector {
   /// The pieces of the checkpoint that `key` belongs to, snapshots by stage. Returns null until
   /// this number of snapshots and shards has been added, and on every later call.
   PiecesPtr take_complete(const MessageKey& key, std::size_t snapshots, std::size_t shards);
-  /// The pieces of checkpoints before this one. They stay incomplete: a writer of the others failed
-  /// together with their senders.
-  std::vector<Pieces> take_before(const Pieces& complete);
+  /// The pieces of earlier checkpoints without one of this sender. They stay incomplete, since it
+  /// sends its pieces in order: a writer failed, and the sender of what it had taken.
+  std::vector<Pieces> take_lost(const Header& piece);
+  /// Whether it holds pieces of the checkpoint with so many steps, or writes it.
+  bool holds(std::uint32_t steps) const {
+    return collecting_.contains(steps - 1) || writing_.contains(steps);
+  }
+  /// The number of checkpoints that it holds pieces of or writes, with that of this piece.
+  std::uint32_t count_with(const Header& piece) const {
+    return static_cast<std::uint32_t>(collecting_.size() + writing_.size() +
+                                      !collecting_.contains(piece.key.step));
+  }
 
   /// Calls `work()` on the checkpoint thread, then `then(result)` on the actor's thread, through
   /// `post` (Actor::poster). Objects that they refer to must outlive the collector.
@@ -55,7 +65,10 @@ class SnapshotCollector {
   }
 
   void on_commit(const Commit& commit);
-  void on_written(std::uint32_t steps) { written_ = steps; }
+  void on_written(std::uint32_t steps) {
+    written_ = steps;
+    writing_.erase(steps);
+  }
   /// The last step is committed, and all requested checkpoints are written.
   bool is_finished() const { return last_seen_ && written_ >= wanted_; }
 
@@ -65,6 +78,7 @@ class SnapshotCollector {
 
   bool in_background_;
   std::map<std::uint32_t, Pieces> collecting_;  ///< by step
+  std::set<std::uint32_t> writing_;             ///< Pieces::steps
   std::uint32_t wanted_ = 0;                    ///< newest that a commit wants a snapshot of
   std::uint32_t written_ = 0;                   ///< newest that was written, or could not be
   bool last_seen_ = false;

@@ -464,8 +464,10 @@ TEST(WriterByHand, ReportsACheckpointWhosePiecesNeverCameWhenTheNextOneIsWritten
            }});
   RuntimeAccess::attach(writer.snapshot, 0, 2);
   RuntimeAccess::attach(writer.snapshot, 1, 2);
-  deliver(writer.snapshot, 0, train_key(4, 0), Snapshot{.stage = 0});
-  deliver(writer.snapshot, 0, train_key(6, 0), Snapshot{.stage = 0});
+  for (const std::uint32_t step : {4, 6}) {
+    writer.on_commit({.step = step, .snapshot = true});
+    deliver(writer.snapshot, 0, train_key(step, 0), Snapshot{.stage = 0});
+  }
   deliver(writer.snapshot, 1, train_key(6, 1), Snapshot{.stage = 1});
   act_all(writer);
   EXPECT_THAT(reported,
