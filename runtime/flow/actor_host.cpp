@@ -258,6 +258,14 @@ void run_actions(ActorHost* self) {
   count_held(hosted);
 }
 
+std::optional<std::uint32_t> oldest_step(const Actor& actor) {
+  std::optional<std::uint32_t> oldest;
+  for (const InputPort* port : actor.inputs())
+    if (const auto step = RuntimeAccess::oldest_step(*port); step && (!oldest || *step < *oldest))
+      oldest = step;
+  return oldest;
+}
+
 /// Runs a handler. An exception ends this incarnation with a report to the supervisor.
 template <class F>
 void guard(ActorHost* self, F&& handler) {
@@ -277,6 +285,7 @@ void guard(ActorHost* self, F&& handler) {
   } catch (...) {
     failure.cause = "an exception that is not a std::exception";
   }
+  failure.step = oldest_step(*hosted.actor);
   self->send(hosted.supervisor, std::move(failure));
   self->quit(caf::sec::runtime_error);
 }

@@ -96,7 +96,10 @@ void on_failure(SupervisorActor* self, const ActorFailed& failure) {
   supervisor.causes[failure.actor] = failure.cause;
   if (supervisor.stopping) {  // there is no replacement, whatever the error; its end is awaited
     const auto& actor = supervisor.run->graph.actors()[failure.actor];
-    if (!failure.lasting && actor.prototype->votes()) {  // in a step that is not committed
+    const std::uint32_t steps = supervisor.end->steps;
+    const bool is_cut_off = steps > 0 && failure.step.value_or(0) >= steps;
+    // In a step that is not committed:
+    if (!failure.lasting && (is_cut_off || actor.prototype->votes())) {
       supervisor.reports[failure.actor].name = actor.name;
       return;
     }

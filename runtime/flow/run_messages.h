@@ -22,11 +22,14 @@ struct ActorFailed {
   std::uint32_t incarnation = 0;
   std::string cause;
   std::optional<Error> lasting;  ///< set if a replacement would meet the same error
+  /// Of the oldest message that it had not released; none if it had none.
+  std::optional<std::uint32_t> step = {};
   static void members(auto& self, auto& visit) {
     visit(self.actor);
     visit(self.incarnation);
     visit(self.cause);
     visit(self.lasting);
+    visit(self.step);
   }
 };
 /// The user asked this process to stop.

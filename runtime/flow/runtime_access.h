@@ -1,6 +1,8 @@
 #pragma once
 // Internal to the runtime: its operations on actors and ports, which programs do not need.
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/flow/actor.h"
@@ -39,6 +41,11 @@ class RuntimeAccess {
     // Messages are taken in the order in which they came.
     const std::size_t taken = port.unreleased_.size() - port.queue_.size();
     return {static_cast<std::uint32_t>(taken), taken ? port.unreleased_.front().key.step : 0};
+  }
+  /// The step of the oldest message that is not released; none if there is none.
+  static std::optional<std::uint32_t> oldest_step(const InputPort& port) {
+    if (port.unreleased_.empty()) return std::nullopt;
+    return port.unreleased_.front().key.step;
   }
   static std::size_t queued(const InputPort& port) { return port.queue_.size(); }
   /// The number of messages that deliver() dropped.

@@ -419,6 +419,40 @@ TEST_P(RunInEitherScheduling, FailsWithAnErrorThatComesWhileStopping) {
   }
 }
 
+// The sender ends the run before step 1, of which it has sent a message.
+TEST(DeterministicRun, EndsWellThoughAnActorFailsInAStepThatIsCutOff) {
+  struct Sender final : Actor {
+    Output<int> out{this, "out"};
+    bool ready() const override { return next < 2; }
+    ActionLabel act() override {
+      out.send({.key = {next, Purpose::train, 0}}, 1);
+      next == 0 ? vote(0, nullptr) : end_before(1);
+      ++next;
+      return {"send", {}};
+    }
+    bool votes() const override { return true; }
+    std::uint32_t next = 0;
+  };
+  struct Taker final : Actor {
+    Input<int> in{this, "in"};
+    ActionLabel act() override {
+      const auto held = in.take();
+      if (held.header.key.step == 1) throw Error(ErrorCode::internal, "met in step 1");
+      in.release(held);
+      return {"take", {}};
+    }
+  };
+  for (std::uint64_t seed = 0; seed < 32; ++seed) {
+    Graph graph;
+    const auto sender = graph.add<Sender>("sender");
+    const auto taker = graph.add<Taker>("taker");
+    graph.connect(sender, &Sender::out, taker, &Taker::in, {.slots = 2});
+    RunOptions options{.scheduling = Scheduling::deterministic, .seed = seed};
+    options.steps.count = 3;
+    EXPECT_EQ(run(graph, options).steps, 1u) << seed;
+  }
+}
+
 TEST(DeterministicRun, NamesWhoHoldsTheMessagesWithoutWhichNothingGoesOn) {
   struct Hoarder final : Actor {
     Input<int> in{this, "in"};
