@@ -181,6 +181,9 @@ std::vector<Problem> problems() {
       {dilated(grouped(padded(square(12, 18, 3, 1, 0), 2, 0), 3), 2, 1), {2, 12, 32, 32}},
       {dilated(grouped(square(24, 54, 1, 1, 0), 6), 4, 1), {1, 24, 35, 38}},
       {padded(dilated(square(24, 8, 5, 1, 0), 3, 1), 6, 2), {11, 24, 29, 33}},
+      // and of 1x1 kernels with an odd number of results
+      {square(16, 15, 1, 1, 0), {1, 16, 6, 10}},
+      {strided(square(32, 3, 1, 1, 0), 2, 1), {1, 32, 9, 30}},
       {square(5, 4, 1, 3, 0, false), {2, 5, 33, 32}},
       {square(12, 16, 1, 2, 0), {2, 12, 32, 32}},
       {square(32, 48, 1, 1, 0), {2, 32, 5, 5}},
