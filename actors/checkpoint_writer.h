@@ -44,7 +44,7 @@ struct CheckpointWriterOptions {
       write_shards;
   /// Called on an actor thread after each; must not block.
   std::function<void(const CheckpointSeen&)> on_checkpoint;
-  /// Shared by the incarnations of a writer; not by writers.
+  /// Shared by the incarnations of one writer, and by no other writer.
   std::shared_ptr<RequestedCheckpoints> requested = std::make_shared<RequestedCheckpoints>();
 };
 

@@ -28,6 +28,15 @@ TEST(Supervisor, WaitsForNoCommitWhereAllStepsAreMade) {
   }
 }
 
+TEST(Supervisor, RequestsNoSnapshotOfTheStateThatARunBeganFrom) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(),
+                        {.first = 4, .count = 9, .snapshot_at_end = true}, {});
+  const auto commit = supervisor.end_before(4);
+  ASSERT_TRUE(commit);
+  EXPECT_FALSE(commit->snapshot);
+  EXPECT_FALSE(supervisor.newest_commit()->snapshot) << "which a new writer would wait for";
+}
+
 TEST(Supervisor, CommitsWhenTheLastVoterHasVoted) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
   EXPECT_FALSE(supervisor.vote(0, 0));
