@@ -12,14 +12,21 @@
 namespace troupe {
 namespace {
 
+/// `prefix`: of all keys of these definitions.
 template <class D>
-Choice<D> choice_of(std::vector<D> all, const std::vector<D>& added) {
-  for (const D& one : added) {
+Choice<D> choice_of(std::vector<D> all, const std::vector<D>& added, std::string_view prefix) {
+  for (D one : added) {
     if (std::ranges::find(all, one.name(), &D::name) != all.end())
       throw Error(ErrorCode::bad_options,
                   fmt::format("two definitions have the `{}` {}", D::setting, one.name()),
                   "give one of them another name");
-    all.push_back(one);
+    for (const OptionField& field : one.options())
+      if (!field.path.starts_with(prefix))
+        throw Error(ErrorCode::bad_options,
+                    fmt::format("the definition {} has the key {}, which does not begin with {}",
+                                one.name(), field.path, prefix),
+                    fmt::format("call it {}{}", prefix, field.path));
+    all.push_back(std::move(one));
   }
   return {.all = std::move(all)};
 }
@@ -28,9 +35,9 @@ Choice<D> choice_of(std::vector<D> all, const std::vector<D>& added) {
 
 Options::Options(Definitions added)
     : own(std::move(added)),
-      model(choice_of(known_models(), own.models)),
-      dataset(choice_of(known_datasets(), own.datasets)),
-      optimizer(choice_of(known_optimizers(), own.optimizers)) {}
+      model(choice_of(known_models(), own.models, "model.")),
+      dataset(choice_of(known_datasets(), own.datasets, "data.")),
+      optimizer(choice_of(known_optimizers(), own.optimizers, "train.")) {}
 
 DatasetOptions dataset_options(const Options& options) {
   DatasetOptions dataset = options.selection;

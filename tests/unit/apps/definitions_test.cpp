@@ -181,6 +181,29 @@ TEST(OwnDefinitions, OfTheSameNameEndAnyVerbWithAnError) {
   }
 }
 
+struct OneLayerWithKey {
+  static constexpr std::string_view name = "keyed";
+  std::string key;
+  std::int64_t value = 0;
+
+  OptionFields options() { return {field(key, value, "a number")}; }
+  Model make(const SampleSpec&) const { return {}; }
+};
+
+TEST(OwnDefinitions, WithAKeyThatIsNotTheirsEndAnyVerbWithAnError) {
+  const auto error_of = [](const std::string& key) {
+    const Ran ran = run_troupe({"options"}, {.models = {OneLayerWithKey{.key = key}}});
+    EXPECT_EQ(ran.code, ran.error.empty() ? 0 : 2);
+    return ran.error;
+  };
+  EXPECT_EQ(error_of("model.value"), "");
+  EXPECT_THAT(error_of("value"), HasSubstr("the definition keyed has the key value, which does not "
+                                           "begin with model.\n  try: call it model.value"));
+  EXPECT_THAT(error_of("train.lr"), HasSubstr("does not begin with model."));
+  EXPECT_THAT(error_of("model.weights"),
+              HasSubstr("a definition has the key model.weights, which Troupe has too"));
+}
+
 TEST(OwnDefinitions, RefuseAParameterGroupWithAValueOfAnotherOptimizer) {
   constexpr std::string_view groups =
       "model: {name: one_layer}\ndata: {name: signs}\n"
