@@ -215,15 +215,24 @@ class Validator {
             "the targets of csv are whole numbers or texts, read as classes");
   }
 
+  std::optional<std::int64_t> outputs_of_the_model() const {
+    try {
+      return options_.model.chosen().outputs();
+    } catch (const Error& error) {
+      refuse(error, keys_of(options_.model));
+    }
+    return std::nullopt;
+  }
+
   void check_loss() const {
     check_targets();
     const LossFunction& loss = pipeline_.loss;
+    const auto outputs = data_ ? outputs_of_the_model() : std::nullopt;
     try {
       troupe::check(loss);
       check_fits(loss, pipeline_.stopping);
       check_fits(loss, pipeline_.data.mix);
-      const ModelSource& model = options_.model.chosen();
-      if (data_) check_fits(loss, data_.value().samples, model.outputs(), model.file());
+      if (data_) check_fits(loss, data_.value().samples, outputs, options_.model.chosen().file());
     } catch (const Error& error) {
       std::vector<std::string> keys = {"train.loss", "model.file", "data.name"};
       for (std::string& key : keys_of(options_.dataset)) keys.push_back(std::move(key));
@@ -383,6 +392,8 @@ class Validator {
     } catch (const Error& error) {
       require(error.code() != ErrorCode::io || model_file(options_).empty(), {"model.file"},
               "check the path; if the file has moved: -r model.file=PATH", "{}", error.message());
+      if (error.code() == ErrorCode::bad_file || error.code() == ErrorCode::unsupported)
+        refuse(error, keys_of(options_.model));
       std::vector<std::string> keys = {"model.name"};
       const std::vector<std::string> of_samples = keys_of(options_.dataset);
       keys.insert(keys.end(), of_samples.begin(), of_samples.end());

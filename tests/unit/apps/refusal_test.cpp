@@ -17,6 +17,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class Refusals : public testing::Test {
  protected:
@@ -115,6 +116,14 @@ TEST_F(Refusals, OfModelsThatTroupeCannotRunAreFailures) {
   EXPECT_EQ(ran.code, exit_failed);
   EXPECT_THAT(ran.error,
               AllOf(HasSubstr("override -r model.file="), HasSubstr("the operator gelo.default")));
+  test::write_text(folder_ / "net.yaml",
+                   fmt::format("model: {{file: {}}}\ndata: {{name: synthetic, count: 64}}\n"
+                               "train: {{epochs: 1, batch_size: 32}}\n",
+                               path.string()));
+  const Ran of_the_file = run_troupe({"train", (folder_ / "net.yaml").string(), "-o",
+                                      (folder_ / "out").string(), "-r", "data.shape=[3, 20, 24]"});
+  EXPECT_EQ(of_the_file.code, exit_failed);
+  EXPECT_THAT(of_the_file.error, AllOf(HasSubstr("net.yaml:1:"), Not(HasSubstr("override -r"))));
 }
 
 TEST_F(Refusals, OfALossNameTheOverrideThatChoseOtherTargets) {
