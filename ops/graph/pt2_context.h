@@ -21,6 +21,10 @@ struct LacksOperator {
   std::string remedy = {};  ///< of Lacking
 };
 
+/// The remedy for operators that stop gradients.
+constexpr std::string_view freeze_instead =
+    "remove it, call requires_grad_(False) on the parameters before it, and export again";
+
 /// Random numbers that a model draws itself: memory, then 1 with the probability `keep` and else 0,
 /// then divided by it. Times a tensor they are a dropout; the graph has no value of them.
 struct Pt2Mask {

@@ -35,7 +35,7 @@ Pair pair(const Pt2Node& node, std::string_view name, std::vector<std::int64_t> 
 }
 
 void check_images(const Pt2Node& node, ValueId x) {
-  if (node.shape(x).size() != 4)
+  if (node.shape(x).size() != 4 || !has_batch_axis(node.shape(x)))
     throw LacksOperator{
         fmt::format("it takes [batch, channels, height, width], not {}", to_string(node.shape(x)))};
 }
@@ -118,6 +118,11 @@ void batch_norm(const Pt2Node& node) {
   ValueId x = node.value("input");
   const bool sequences = are_sequences(node.shape(x));
   if (!sequences && node.shape(x).size() != 2) check_images(node, x);
+  if (!has_batch_axis(node.shape(x)))
+    throw LacksOperator{
+        fmt::format("it takes [batch, features], [batch, channels, steps] or "
+                    "images, not {}",
+                    to_string(node.shape(x)))};
   if (!node.has("weight") || !node.has("bias"))
     throw LacksOperator{"it has no weight and bias (affine=False)"};
   const ValueId weight = node.value("weight"), bias = node.value("bias");

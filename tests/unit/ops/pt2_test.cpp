@@ -92,6 +92,7 @@ TEST(Pt2, SaysThatNoGradStopsTheGradient) {
   const Graph graph = file.read();
   ASSERT_EQ(graph.lacking.size(), 1u);
   EXPECT_EQ(graph.lacking[0].reason, "torch.no_grad() stops the gradient");
+  EXPECT_THAT(remedy_for(graph.lacking[0]), HasSubstr("requires_grad_(False)"));
 }
 
 TEST(Pt2, ListsTheParametersOfOperatorsThatAreLacking) {
