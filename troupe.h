@@ -50,6 +50,23 @@
 #include "ops/optim/loss_scale.h"     // loss scaling
 #include "ops/optim/optimizers.h"     // optimizers, known and your own
 
+// What layers compute: for nn::Layer, and for Tape::record in modules of your own.
+#include "ops/primitives/activation.h"
+#include "ops/primitives/arithmetic.h"
+#include "ops/primitives/attention.h"
+#include "ops/primitives/batch_norm2d.h"
+#include "ops/primitives/convolution2d.h"
+#include "ops/primitives/elementwise.h"
+#include "ops/primitives/embedding.h"
+#include "ops/primitives/layer_norm.h"
+#include "ops/primitives/linear.h"
+#include "ops/primitives/matmul.h"
+#include "ops/primitives/movement.h"
+#include "ops/primitives/pooling.h"
+#include "ops/primitives/reduction.h"
+#include "ops/primitives/reshape.h"
+#include "ops/primitives/softmax.h"
+
 // The troupe command, for a program with definitions of its own.
 #include "apps/command.h"
 

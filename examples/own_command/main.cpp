@@ -62,7 +62,7 @@ struct Perceptron {
     for (const char* path : {"hidden.0", "hidden.1"}) {
       model.add<nn::Sequential>(path)
           .add<nn::Linear>("0", LinearOptions{.in_features = features, .out_features = width})
-          .add<nn::Relu>("1");
+          .add<nn::Layer<primitives::Activate>>("1", ActivationFunction::tanh);
       features = width;
     }
     model.add<nn::Linear>("output",
