@@ -50,6 +50,8 @@ auto attempt(Work&& work) -> typename ResultOf<std::invoke_result_t<Work&>>::Typ
                  "free memory, or raise its limit (ulimit -v)");
   } catch (const std::exception& error) {
     return Error(ErrorCode::internal, error.what());
+  } catch (...) {
+    return Error(ErrorCode::internal, "an exception that is not a std::exception");
   }
 }
 

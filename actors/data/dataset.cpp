@@ -72,6 +72,14 @@ void DatasetSource::check(const DatasetOptions& options) const {
   check_options();
 }
 
+std::shared_ptr<const SampleReader> DatasetSource::checked(
+    std::shared_ptr<const SampleReader> opened, std::string_view name) {
+  if (!opened)
+    throw Error(ErrorCode::internal, fmt::format("open() of the data set {} returned null", name),
+                "return a reader, or throw an Error with the reason");
+  return opened;
+}
+
 DatasetSummary DatasetSource::describe(const DatasetOptions& options) const {
   check(options);
   return with_memory_for(name(), [&] { return describe_(*this, options); });

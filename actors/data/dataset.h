@@ -145,10 +145,10 @@ class DatasetSource : public Definition {
           if constexpr (requires { own.describe(options); })
             return own.describe(options);
           else
-            return summary_of(own.open(options));
+            return summary_of(checked(own.open(options), D::name));
         }),
         open_([](const DatasetSource& self, const DatasetOptions& options) {
-          return self.as<D>().open(options);
+          return checked(self.as<D>().open(options), D::name);
         }) {
     if constexpr (requires {
                     D::usual_mean;
@@ -168,6 +168,8 @@ class DatasetSource : public Definition {
   const std::vector<double>& usual_std() const { return usual_std_; }
 
  private:
+  static std::shared_ptr<const SampleReader> checked(std::shared_ptr<const SampleReader> opened,
+                                                     std::string_view name);
   static DatasetSummary summary_of(std::shared_ptr<const SampleReader> reader) {
     return {reader->samples(), reader->count(Split::train), reader->count(Split::test),
             std::move(reader)};
