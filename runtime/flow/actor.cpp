@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/error.h"
+
 namespace troupe {
 
 bool Actor::ready() const {
@@ -18,7 +20,11 @@ Waiting Actor::waiting() const {
 
 std::string Actor::refusal(const InputPort&, const Actor&) const { return {}; }
 
-void Actor::restore(const CommittedState&, std::uint32_t) {}
+void Actor::restore(const CommittedState& state, std::uint32_t) {
+  if (state)
+    throw Error(ErrorCode::internal, "it votes for a state, but has no restore() to take it back",
+                "override Actor::restore, or vote with a null state");
+}
 
 FiringRules Actor::firing_rules() const {
   Transition all{.name = "fire", .takes = {}, .releases = {}, .fills = {}};

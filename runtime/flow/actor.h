@@ -152,7 +152,8 @@ class Actor {
   /// Called on the first incarnation of each actor when a run begins, before `restore`.
   virtual void begin_run() {}
   /// Called on each incarnation before any message: `state` is the last committed state of the
-  /// previous incarnation (null if there is none), `steps` the number of committed steps.
+  /// previous incarnation (null if there is none), `steps` the number of committed steps. Throws if
+  /// there is a state and the function is not overridden.
   virtual void restore(const CommittedState& state, std::uint32_t steps);
   /// The reason why `sender` cannot be connected to `input`; empty if it can. Graph::connect calls
   /// it on the prototypes, and refuses the edge with this reason.
