@@ -39,6 +39,8 @@ static_assert(names.size() == std::variant_size_v<Operator>);
 
 constexpr std::array<std::string_view, 7> activation_names{
     "sigmoid", "tanh", "silu", "gelu", "gelu_tanh", "hardsigmoid", "hardswish"};
+static_assert(activation_names.size() ==
+              static_cast<std::size_t>(ActivationFunction::hardswish) + 1);
 constexpr std::array<std::string_view, 4> arithmetic_names{"add", "subtract", "multiply", "divide"};
 
 std::string to_string(const Size& size) {

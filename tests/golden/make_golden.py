@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the files that the tests of ops/ compare with, all computed in f64 by PyTorch on a CPU:
+"""Writes the files that the tests of ops/ compare with (all, or those named), computed in f64 by PyTorch on a CPU:
 
-    python -m venv venv && venv/bin/pip install -r requirements.txt && venv/bin/python make_golden.py
+    python -m venv venv && venv/bin/pip install -r requirements.txt && venv/bin/python make_golden.py [NAME…]
 
 primitives.safetensors  outputs and gradients of every primitive
 models.safetensors      20 training steps of every model at two rates, and how far PyTorch's own
@@ -12,6 +12,7 @@ rates.safetensors       learning rates of PyTorch's schedulers
 model_names.txt         the state_dict of every model: model, name, shape, type
 """
 
+import argparse
 from pathlib import Path
 
 import torch
@@ -44,13 +45,21 @@ def rates():
 
 
 def main():
+    makers = {make.__name__: make for make in (primitives, models, recipes, mixed, rates)}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these: " + ", ".join(makers))
+    named = parser.parse_args().names
+    if unknown := set(named) - set(makers):
+        parser.error(f"no file {unknown.pop()}; there are {', '.join(makers)}")
     torch.manual_seed(0)
     torch.set_num_threads(1)  # so that the f32 runs do not depend on the machine's cores
     folder = Path(__file__).parent
-    for make in (primitives, models, recipes, mixed, rates):
-        tensors, name = make(), make.__name__
+    for name in named or makers:
+        tensors = makers[name]()
         contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
         save_file(contiguous, folder / f"{name}.safetensors", {"torch": torch.__version__})
+    if named:
+        return
     (folder / "model_names.txt").write_text("\n".join(names()) + "\n")
 
 
