@@ -18,7 +18,8 @@ void check_targets(const Tensor& targets, std::int64_t classes) {
       throw Error(ErrorCode::bad_shape,
                   fmt::format("softmax_cross_entropy: target {} of sample {} is outside [0, {})",
                               values[i], i, classes),
-                  "set `Model::classes` to the number of classes of the data set");
+                  "set `Model::classes`, or the outputs of a model of your own, to the number of "
+                  "classes of the data set");
 }
 
 namespace {
