@@ -204,6 +204,16 @@ TEST(OwnDefinitions, WithAKeyThatIsNotTheirsEndAnyVerbWithAnError) {
               HasSubstr("a definition has the key model.weights, which Troupe has too"));
 }
 
+struct WithoutReader {
+  static constexpr std::string_view name = "without_reader";
+  std::shared_ptr<const SampleReader> open(const DatasetOptions&) const { return nullptr; }
+};
+
+TEST(OwnDefinitions, EndARunWithAnErrorWhereADataSetHasNoReader) {
+  EXPECT_THROW(static_cast<void>(open_dataset(WithoutReader{})), Error);
+  EXPECT_THROW(static_cast<void>(DatasetSource(WithoutReader{}).describe()), Error);
+}
+
 TEST(OwnDefinitions, RefuseAParameterGroupWithAValueOfAnotherOptimizer) {
   constexpr std::string_view groups =
       "model: {name: one_layer}\ndata: {name: signs}\n"

@@ -63,6 +63,12 @@ TEST(WorkerPool, GivesValuesAndErrorsBackAsResults) {
   EXPECT_EQ(refused->error().message(), "full");
 }
 
+TEST(Attempt, ReportsAlsoWhatIsNoException) {
+  const Status status = attempt([] { throw 42; });
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code(), ErrorCode::internal);
+}
+
 TEST(WorkerPool, RefusesWhatIsMoreThanMayWait) {
   Gate gate;
   int done = 0;

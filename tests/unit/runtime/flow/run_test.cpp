@@ -225,6 +225,35 @@ TEST_P(RunInEitherScheduling, EndsWithALastingErrorThatAReplacementMeetsAtOnce) 
   EXPECT_EQ(*actions, 2) << "no further replacement meets the same error";
 }
 
+TEST_P(RunInEitherScheduling, FailsWhereAnActorCannotTakeItsStateBack) {
+  struct Voter final : Actor {
+    bool ready() const override { return !has_voted; }
+    ActionLabel act() override {
+      has_voted = true;
+      vote(open, std::make_shared<int>(7));
+      return {"vote", {open, Purpose::train, 0}};
+    }
+    void on_commit(const Commit& commit) override {
+      open = commit.step + 1;
+      has_voted = commit.last;
+    }
+    bool votes() const override { return true; }
+    std::uint32_t open = 0;
+    bool has_voted = false;
+  };
+  Graph graph;
+  graph.add<Voter>("voter");
+  auto opts = options();
+  opts.steps.count = 4;
+  opts.faults = {{"voter", 2, 0, ""}};
+  try {
+    run(graph, opts);
+    FAIL() << "the run ended well";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("it votes for a state, but has no restore()"));
+  }
+}
+
 TEST_P(RunInEitherScheduling, SplitsTheWholeWallTime) {
   const auto seen = std::make_shared<std::vector<int>>();
   const RunReport report = run(chain(seen, 2), options());
