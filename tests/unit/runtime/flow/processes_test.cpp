@@ -264,6 +264,52 @@ TEST(RunOverProcesses, AnActorThatDiesIsReplacedInItsProcessAndNothingIsLost) {
   }
 }
 
+/// The leader of a run that ends while process 1 has a new incarnation which has not started:
+/// process 0 still waits for one of its own actors to end.
+class EndsDuringReplacement final : public Bridge {
+ public:
+  void open(OnMessage on_message, OnLost) override {
+    on_message_ = std::move(on_message);
+    order(Replacement{.phase = ReplacementPhase::prepare, .incarnation = 1, .actors = {0}});
+  }
+  void close() override { on_message_ = {}; }
+  void send(std::uint32_t, BridgeMessage message) override {
+    const auto* answer = std::get_if<RunMessage>(&message);
+    if (!answer || !std::holds_alternative<Flushed>(*answer)) return;
+    const Commit last{.step = 0, .snapshot = true, .last = true};
+    order(last);
+    order(Flushed{1});
+    order(Replacement{.phase = ReplacementPhase::rewire, .incarnation = 1, .actors = {0}});
+    order(Replacement{
+        .phase = ReplacementPhase::start, .incarnation = 1, .actors = {0}, .newest = last});
+    order(EndRun{.steps = 1});
+  }
+
+ private:
+  void order(RunMessage message) const { on_message_(0, std::move(message)); }
+  OnMessage on_message_;
+};
+
+/// Counts the commits that it hears of.
+class Listener final : public Actor {
+ public:
+  explicit Listener(std::shared_ptr<int> heard) : heard_(std::move(heard)) {}
+  bool ready() const override { return false; }
+  ActionLabel act() override { return {}; }
+  void on_commit(const Commit&) override { ++*heard_; }
+
+ private:
+  std::shared_ptr<int> heard_;
+};
+
+TEST(RunOverProcesses, AnEndDuringAReplacementReachesTheNewActorOnce) {
+  const auto heard = std::make_shared<int>(0);
+  Graph graph;
+  graph.place(graph.add<Listener>("listener", heard), 1);
+  run(graph, {.process = 1, .processes = 2, .bridge = std::make_shared<EndsDuringReplacement>()});
+  EXPECT_EQ(*heard, 1);
+}
+
 TEST(RunOverProcesses, SurvivesDeathsOfNeighboursAtOnce) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const auto seen = std::make_shared<std::vector<int>>();
