@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "actors/data/datasets.h"
+#include "apps/options/options_table.h"
 #include "ops/models/models.h"
 #include "ops/optim/optimizers.h"
 #include "runtime/error.h"
@@ -31,13 +33,25 @@ Choice<D> choice_of(std::vector<D> all, const std::vector<D>& added, std::string
   return {.all = std::move(all)};
 }
 
+/// Throws for a key of a program's definition that is the library's too.
+void check_keys(const OptionFields& fields) {
+  std::set<std::string_view> keys;
+  for (const OptionField& field : fields)
+    if (!keys.insert(field.path).second)
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("a definition has the key {}, which Troupe has too", field.path),
+                  "give it another name");
+}
+
 }  // namespace
 
 Options::Options(Definitions added)
     : own(std::move(added)),
       model(choice_of(known_models(), own.models, "model.")),
       dataset(choice_of(known_datasets(), own.datasets, "data.")),
-      optimizer(choice_of(known_optimizers(), own.optimizers, "train.")) {}
+      optimizer(choice_of(known_optimizers(), own.optimizers, "train.")) {
+  check_keys(option_fields(*this));
+}
 
 DatasetOptions dataset_options(const Options& options) {
   DatasetOptions dataset = options.selection;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "actors/schedule.h"
@@ -845,16 +844,6 @@ void add_recovery(OptionFields& fields, Options& o) {
                                             fault_fields));
 }
 
-/// Throws for a key of a program's definition that is the library's too.
-void check_keys(const OptionFields& fields) {
-  std::set<std::string_view> keys;
-  for (const OptionField& field : fields)
-    if (!keys.insert(field.path).second)
-      throw Error(ErrorCode::bad_options,
-                  fmt::format("a definition has the key {}, which Troupe has too", field.path),
-                  "give it another name");
-}
-
 }  // namespace
 
 OptionFields option_fields(Options& options) {
@@ -870,7 +859,6 @@ OptionFields option_fields(Options& options) {
   add_transport(fields, options);
   add_writing(fields, options);
   add_recovery(fields, options);
-  check_keys(fields);
   return fields;
 }
 
