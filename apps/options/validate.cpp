@@ -67,7 +67,8 @@ class Validator {
   /// The error of a definition, at the keys that it names; at `keys` if it names none that is set,
   /// or, with `together`, if an override set one of those alone.
   /// A file that is damaged, or that Troupe cannot run, stays one: its option is right.
-  void refuse(const Error& error, std::vector<std::string> keys, bool together = false) const {
+  [[noreturn]] void refuse(const Error& error, std::vector<std::string> keys,
+                           bool together = false) const {
     std::vector<std::string> named = keys_named_by(error, options_.own);
     const auto is_set = [&](const std::string& key) { return origins_.of(key) != "default"; };
     if (std::ranges::any_of(named, is_set)) {
@@ -221,7 +222,6 @@ class Validator {
     } catch (const Error& error) {
       refuse(error, keys_of(options_.model));
     }
-    return std::nullopt;
   }
 
   void check_loss() const {
@@ -399,7 +399,6 @@ class Validator {
       keys.insert(keys.end(), of_samples.begin(), of_samples.end());
       refuse(error, std::move(keys));
     }
-    return std::nullopt;
   }
 
   /// Whether the actor exists is checked against the graph (check_faults).
