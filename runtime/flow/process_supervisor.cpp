@@ -182,16 +182,15 @@ void on_check(SupervisorActor* self, const CheckProgress& check) {
 void on_deadlock(SupervisorActor* self) {
   const RunState& run = *self->state.run;
   const std::vector<std::string> holders = holders_of_messages(run);
-  const bool deterministic = run.options.scheduling == Scheduling::deterministic;
+  const std::string_view threads = run.options.scheduling == Scheduling::deterministic
+                                       ? "let no actor wait for a thread of its own, "
+                                       : "";
   fail(self, Error(ErrorCode::bad_graph,
                    "the graph is deadlocked: no actor has anything to do" +
                        (holders.empty() ? "" : "; " + listed(holders, 4)),
-                   fmt::format(
-                       "release every message that an actor takes, give the edges more slots, {}or "
-                       "check firing_rules() of the actors",
-                       deterministic ? "let no actor wait for a thread of its own (for loaders: "
-                                       "PipelineData::workers 0), "
-                                     : "")));
+                   fmt::format("release every message that an actor takes, give the edges more "
+                               "slots, {}or check firing_rules() of the actors",
+                               threads)));
 }
 
 void on_final_report(SupervisorActor* self, const FinalReport& final) {
