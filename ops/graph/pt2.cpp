@@ -57,7 +57,7 @@ void read_node(Pt2Context& context, const Pt2Handlers& handlers, const JsonAcces
   const auto handler = handlers.find(node.target());
   LacksOperator why{.remedy = remedy_for_target(node.target())};
   if (node.target().ends_with("wrap_with_set_grad_enabled"))
-    why = {"torch.no_grad() stops the gradient", std::string(freeze_instead)};
+    why = {"torch.no_grad() stops the gradient", freeze_instead};
   try {
     if (handler != handlers.end()) return handler->second(node);
   } catch (const LacksOperator& lacks) {

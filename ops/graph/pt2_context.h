@@ -22,7 +22,7 @@ struct LacksOperator {
 };
 
 /// The remedy for operators that stop gradients.
-constexpr std::string_view freeze_instead =
+inline constexpr const char* freeze_instead =
     "remove it, call requires_grad_(False) on the parameters before it, and export again";
 
 /// Random numbers that a model draws itself: memory, then 1 with the probability `keep` and else 0,

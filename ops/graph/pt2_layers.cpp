@@ -120,8 +120,7 @@ void batch_norm(const Pt2Node& node) {
   if (!sequences && node.shape(x).size() != 2) check_images(node, x);
   if (!has_batch_axis(node.shape(x)))
     throw LacksOperator{
-        fmt::format("it takes [batch, features], [batch, channels, steps] or "
-                    "images, not {}",
+        fmt::format("it takes [batch, features] or [batch, channels, steps], not {}",
                     to_string(node.shape(x)))};
   if (!node.has("weight") || !node.has("bias"))
     throw LacksOperator{"it has no weight and bias (affine=False)"};

@@ -268,7 +268,7 @@ void convert(const Pt2Node& node) {
 /// Of constants it changes nothing; of other values it would stop their gradients.
 void detach(const Pt2Node& node) {
   if (node.context().builder.graph.value(self(node)).kind != Value::Kind::constant)
-    throw LacksOperator{"it stops the gradient", std::string(freeze_instead)};
+    throw LacksOperator{"it stops the gradient", freeze_instead};
   identity(node);
 }
 
