@@ -99,12 +99,17 @@ bool overruns(const ConvolutionOptions& o, ConvolutionDirection direction) {
 }
 
 /// oneDNN's kernels in bf16 give wrong weight gradients, or access other memory, where images are
-/// smaller than the stride, and of some dilated kernels; and wrong input gradients of 1x1 kernels
-/// with an odd number of results.
+/// smaller than the stride, and of some dilated kernels; wrong input gradients of 1x1 kernels with
+/// an odd number of results; and, with AMX, wrong results or crashes where a kernel skips rows.
 bool errs_in_bf16(const ConvolutionOptions& o, const Shape& x, ConvolutionDirection direction) {
+  const bool point = o.kernel_h == 1 && o.kernel_w == 1;
+  if (direction == ConvolutionDirection::forward) {
+    const bool padded = o.padding_h > 0 || o.padding_w > 0;
+    return reach_h(o) < o.stride_h && (!point || padded);
+  }
   const bool small = x[2] < o.stride_h || x[3] < o.stride_w;
   const bool dilated = o.dilation_h > 1 || o.dilation_w > 1;
-  const bool odd = o.kernel_h == 1 && o.kernel_w == 1 && o.out_channels / o.groups % 2 != 0;
+  const bool odd = point && o.out_channels / o.groups % 2 != 0;
   if (direction == ConvolutionDirection::weight_gradient) return small || dilated;
   return direction == ConvolutionDirection::input_gradient && odd;
 }

@@ -184,6 +184,10 @@ std::vector<Problem> problems() {
       // and of 1x1 kernels with an odd number of results
       {square(16, 15, 1, 1, 0), {1, 16, 6, 10}},
       {strided(square(32, 3, 1, 1, 0), 2, 1), {1, 32, 9, 30}},
+      // and, with AMX, of kernels that skip rows
+      {square(192, 64, 2, 4, 0), {2, 192, 17, 33}},
+      {padded(square(96, 48, 1, 2, 0), 0, 1), {1, 96, 26, 26}},
+      {strided(square(64, 32, 2, 1, 0), 4, 1), {2, 64, 19, 19}},
       {square(5, 4, 1, 3, 0, false), {2, 5, 33, 32}},
       {square(12, 16, 1, 2, 0), {2, 12, 32, 32}},
       {square(32, 48, 1, 1, 0), {2, 32, 5, 5}},
