@@ -65,6 +65,25 @@ ValueId add_group_norm(const AddNode& add, ValueId x, Sizes shape, std::int64_t 
   return y;
 }
 
+// The layer norm of x and -x together: their mean is 0, and their variance is the mean square.
+ValueId add_rms_norm(const AddNode& add, ValueId x, const Sizes& shape, std::size_t axes,
+                     double epsilon, ValueId weight) {
+  const std::size_t outer = shape.size() - std::min(axes, shape.size());
+  const Size features = product(std::span(shape).subspan(outer));
+  if (axes == 0 || axes > shape.size() || !is_fixed(features))
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("rms norm: {} axes of {}", axes, to_string(shape)),
+                "the first axis is that of the samples");
+  Sizes rows(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(outer));
+  rows.push_back(features);
+  const int last = static_cast<int>(outer);
+  x = add(Reshape{rows}, {x});
+  x = add(Concatenate{last}, {x, add(Affine{-1.0, 0.0}, {x})});
+  x = add(LayerNorm{.features = 2 * features.fixed, .epsilon = epsilon}, {x});
+  x = add(Reshape{shape}, {add(Slice{last, 0, features.fixed}, {x})});
+  return weight.index >= 0 ? add(Arithmetic{ArithmeticOperation::multiply}, {x, weight}) : x;
+}
+
 // At 0 the gradient is that of the negative part, as in PyTorch.
 ValueId add_leaky_relu(const AddNode& add, ValueId x, double slope) {
   const ValueId linear = add(Affine{slope, 0.0}, {x});

@@ -24,6 +24,13 @@ using AddNode = std::function<ValueId(Operator operation, std::vector<ValueId> i
 ValueId add_group_norm(const AddNode& add, ValueId x, Sizes shape, std::int64_t groups,
                        double epsilon, ValueId weight, ValueId bias);
 
+/// x divided by the root of the mean square of its last `axes` axes (B. Zhang, R. Sennrich, "Root
+/// mean square layer normalization", NeurIPS 2019), times weight, which has these axes or is
+/// absent. `shape` is that of x. Throws Error{bad_shape} if x has too few axes or depends on
+/// samples there.
+ValueId add_rms_norm(const AddNode& add, ValueId x, const Sizes& shape, std::size_t axes,
+                     double epsilon, ValueId weight);
+
 /// x where it is positive, else x * slope.
 ValueId add_leaky_relu(const AddNode& add, ValueId x, double slope);
 

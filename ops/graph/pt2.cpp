@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "ops/graph/onnx_file.h"
 #include "ops/graph/pt2_file.h"
 #include "ops/graph/pt2_operators.h"
 #include "runtime/error.h"
@@ -18,17 +17,14 @@ Pt2Handlers all_handlers() {
   add_layers(handlers);
   add_elementwise(handlers);
   add_movement(handlers);
+  add_parts(handlers);
   add_products(handlers);
+  add_recurrent(handlers);
   add_random(handlers);
+  add_constants(handlers);
+  add_masks(handlers);
+  add_norms(handlers);
   return handlers;
-}
-
-/// What to do about an operator without a handler. The ONNX export writes cells in parts.
-std::string remedy_for_target(const std::string& target) {
-  const bool is_cell = target == "gru_cell.default" || target == "lstm_cell.default" ||
-                       target == "rnn_tanh_cell.default" || target == "rnn_relu_cell.default";
-  if (!is_cell) return {};
-  return fmt::format("train such cells from an ONNX file: {}", onnx::onnx_export_line);
 }
 
 /// Nodes without an effect on the result: sizes, checks that export has made, counters.
@@ -41,21 +37,11 @@ bool is_skipped(const Pt2Node& node) {
          node.context().counts_up(node.name_of("self"), node.outputs().front());
 }
 
-/// In place of the outputs that a missing operator would have: values of the shapes that the file
-/// states, so that the nodes behind it can be read.
-void give_unknown(Pt2Context& context, const Pt2Node& node) {
-  for (const std::string& output : node.outputs())
-    context.name(output, context.builder.add_value({.kind = Value::Kind::computed,
-                                                    .name = output,
-                                                    .dtype = context.stated_dtype(output),
-                                                    .shape = context.stated_shape(output)}));
-}
-
 void read_node(Pt2Context& context, const Pt2Handlers& handlers, const JsonAccess& json) {
   const Pt2Node node(context, json);
   if (is_skipped(node)) return;
   const auto handler = handlers.find(node.target());
-  LacksOperator why{.remedy = remedy_for_target(node.target())};
+  LacksOperator why;
   if (node.target().ends_with("wrap_with_set_grad_enabled"))
     why = {"torch.no_grad() stops the gradient", freeze_instead};
   try {
@@ -68,10 +54,13 @@ void read_node(Pt2Context& context, const Pt2Handlers& handlers, const JsonAcces
     throw Error(ErrorCode::bad_file, fmt::format("{}: {}", node.origin().text(), error.message()),
                 error.remedy());
   }
-  context.builder.graph.lacking.push_back({printable(node.target()), printable(node.origin().name),
-                                           printable(node.origin().module), node.origin().source,
-                                           std::move(why.reason), std::move(why.remedy)});
-  give_unknown(context, node);
+  // Operators of others than PyTorch's own may write memory, too.
+  const bool writes = node.in_place() || node.target().starts_with("torch.ops.");
+  context.leave_out(
+      json,
+      {printable(node.target()), printable(node.origin().name), printable(node.origin().module),
+       node.origin().source, std::move(why.reason), std::move(why.remedy)},
+      node.outputs(), writes);
 }
 
 Graph read(Pt2File opened) {

@@ -10,10 +10,33 @@
 #include "runtime/tensor/cast.h"
 
 namespace troupe::graph {
+namespace {
+
+/// Calls `f` with the names of all tensors that a node reads.
+template <class F>
+void for_each_input(const JsonAccess& node, F&& f) {
+  const auto give = [&](const JsonAccess& tensor) {
+    if (tensor.has("name")) f(tensor.at("name").text());
+  };
+  for (const JsonAccess& input : node.at("inputs").items()) {
+    const auto [kind, argument] = input.at("arg").choice();
+    if (kind == "as_tensor") give(argument);
+    if (kind == "as_tensors" || kind == "as_optional_tensors")
+      for (const JsonAccess& item : argument.items())
+        give(kind == "as_tensors" ? item : item.choice().second);
+  }
+}
+
+}  // namespace
+
 Pt2Context::Pt2Context(std::shared_ptr<const Pt2File> file)
     : file_(std::move(file)),
       graph_(JsonAccess(file_->model(), file_->origin()).at("graph_module").at("graph")) {
   for (const auto& [name, tensor] : file_->weights()) canonical_.emplace(tensor.elements(), name);
+  std::set<std::string> seen;
+  for (const auto* stored : {&file_->weights(), &file_->constants()})
+    for (const auto& [name, tensor] : *stored)
+      if (seen.insert(tensor.elements()).second) made_left_ += tensor.shape.element_count();
 }
 
 ValueId Pt2Context::value(const JsonAccess& json) {
@@ -90,11 +113,27 @@ ValueId Pt2Context::constant(std::string name, const Tensor& tensor) {
 void Pt2Context::take_made(std::int64_t elements) {
   if (elements > made_left_)
     throw LacksOperator{
-        fmt::format("it makes {} elements; of {} for all constants of a file, {} are "
-                    "left",
-                    elements, most_made_elements, made_left_),
+        fmt::format("it makes {} elements; for all constants of the file, {} are left", elements,
+                    made_left_),
         "make large constants buffers of the module"};
   made_left_ -= elements;
+}
+
+void Pt2Context::take_nodes(std::int64_t count) {
+  if (count > nodes_left_)
+    throw LacksOperator{fmt::format(
+        "it becomes {} nodes; for all operators of the file, {} are left", count, nodes_left_)};
+  nodes_left_ -= count;
+}
+
+bool Pt2Context::is_stored(const std::string& name) const {
+  const auto shared = memory_.find(name);
+  return entries_.contains(shared == memory_.end() ? name : shared->second);
+}
+
+bool Pt2Context::is_view(const std::string& name) const {
+  const auto shared = memory_.find(name);
+  return shared != memory_.end() && shared->second != name;
 }
 
 void Pt2Context::share(const std::string& input, const std::string& output) {
@@ -237,8 +276,60 @@ void Pt2Context::finish(const std::string& output) {
   if (found == names_.end()) graph_.fail(fmt::format("no node makes the output '{}'", output));
   if (masks.contains(found->second)) graph_.fail("the model returns random numbers");
   builder.graph.output = found->second;
+  list_lacking();
   add_counters();
   add_weights();
+  forget_unread_constants();
+}
+
+void Pt2Context::leave_out(const JsonAccess& json, Lacking lacking,
+                           const std::vector<std::string>& outputs, bool writes_memory) {
+  LeftOut left{.lacking = std::move(lacking), .writes_memory = writes_memory || outputs.empty()};
+  for_each_input(json, [&](const std::string& name) {
+    if (const auto known = names_.find(name); known != names_.end())
+      left.inputs.insert(known->second);
+  });
+  for (const std::string& output : outputs) {
+    const ValueId id = builder.add_value({.kind = Value::Kind::computed,
+                                          .name = output,
+                                          .dtype = stated_dtype(output),
+                                          .shape = stated_shape(output)});
+    left.outputs.insert(id);
+    name(output, id);
+  }
+  left_out_.push_back(std::move(left));
+}
+
+void Pt2Context::list_lacking() {
+  Graph& graph = builder.graph;
+  std::map<ValueId, std::vector<ValueId>> inputs;  // by what is computed from them
+  std::vector<ValueId> open{graph.output};
+  for (const Node& node : graph.nodes) inputs[node.output] = node.inputs;
+  for (const LeftOut& left : left_out_) {
+    for (const ValueId output : left.outputs)
+      inputs[output] = {left.inputs.begin(), left.inputs.end()};
+    if (left.writes_memory) open.insert(open.end(), left.inputs.begin(), left.inputs.end());
+  }
+  std::set<ValueId> needed;
+  while (!open.empty()) {
+    const ValueId id = open.back();
+    open.pop_back();
+    if (needed.insert(id).second) open.insert(open.end(), inputs[id].begin(), inputs[id].end());
+  }
+  for (LeftOut& left : left_out_)
+    if (left.writes_memory ||
+        std::ranges::any_of(left.outputs, [&](ValueId output) { return needed.contains(output); }))
+      graph.lacking.push_back(std::move(left.lacking));
+}
+
+/// Those of which others were computed would stay in memory to the end of the run.
+void Pt2Context::forget_unread_constants() {
+  Graph& graph = builder.graph;
+  std::set<int> read{graph.output.index};
+  for (const Node& node : graph.nodes)
+    for (const ValueId input : node.inputs) read.insert(input.index);
+  for (std::size_t i = 0; i < graph.values.size(); ++i)
+    if (!read.contains(static_cast<int>(i))) graph.values[i].constant = {};
 }
 
 /// Each batch norm's counter lies beside its running mean.
@@ -257,17 +348,8 @@ void Pt2Context::add_counters() {
 /// The first names of the parameters that no node of the file reads.
 std::set<std::string> Pt2Context::unread_parameters() const {
   std::set<std::string> named, read, unread;
-  const auto add = [&](const JsonAccess& tensor) {
-    if (tensor.has("name")) named.insert(tensor.at("name").text());
-  };
   for (const JsonAccess& node : graph_.at("nodes").items())
-    for (const JsonAccess& input : node.at("inputs").items()) {
-      const auto [kind, argument] = input.at("arg").choice();
-      if (kind == "as_tensor") add(argument);
-      if (kind == "as_tensors" || kind == "as_optional_tensors")
-        for (const JsonAccess& item : argument.items())
-          add(kind == "as_tensors" ? item : item.choice().second);
-    }
+    for_each_input(node, [&](const std::string& name) { named.insert(name); });
   for (const auto& [name, entry] : entries_)
     if (entry.kind == Entry::Kind::parameter)
       (named.contains(name) ? read : unread).insert(canonical(*entry.tensor));

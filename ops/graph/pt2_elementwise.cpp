@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/graph/compositions.h"
+#include "ops/graph/pt2_constants.h"
 #include "ops/graph/pt2_operators.h"
 #include "ops/graph/shapes.h"
 
@@ -57,9 +58,19 @@ ValueId scalar(const Pt2Node& node, double number) {
   return node.context().constant(node.origin().name, Tensor::from<double>({}, {&number, 1}));
 }
 
+/// Of truth values: a product is true where both are, a sum where one is.
+void combine_truths(const Pt2Node& node, ArithmeticOperation operation) {
+  const Tensor a = reals_of(node, "self"), b = reals_of(node, "other");
+  if (operation == ArithmeticOperation::multiply)
+    return give_constant(node, of_pairs(node, a, b, [](double x, double y) { return x * y; }));
+  give_constant(node, of_pairs(node, a, b, [](double x, double y) { return x + y; }));
+}
+
 template <ArithmeticOperation operation>
 void arithmetic(const Pt2Node& node) {
-  if (give_masked(node, operation)) return;
+  if (node.context().stated_dtype(node.outputs().at(0)) == DType::boolean)
+    return combine_truths(node, operation);
+  if (give_masked(node, operation) || give_norm(node, operation)) return;
   if (node.has("rounding_mode")) throw LacksOperator{"it rounds its quotient"};
   const ValueId a = node.is_tensor("self") ? self(node) : scalar(node, node.number("self"));
   const double alpha = node.number("alpha", 1.0);
@@ -86,11 +97,15 @@ void reciprocal(const Pt2Node& node) {
 
 void negation(const Pt2Node& node) { node.give(node.add(Affine{-1.0, 0.0}, {self(node)})); }
 
-void square(const Pt2Node& node) {
-  if (node.has("exponent") && node.number("exponent") != 2.0)
-    throw LacksOperator{fmt::format("its exponent is {}, not 2", node.number("exponent"))};
+void power(const Pt2Node& node) {
+  const double exponent = node.number("exponent", 2.0);
+  if (is_known(node, "self") && exponent != 2.0) return give_power(node);
+  if (exponent != 2.0 && exponent != 3.0)
+    throw LacksOperator{fmt::format("its exponent is {}, not 2 or 3", exponent)};
   const ValueId x = self(node);
-  node.give(node.add(Arithmetic{ArithmeticOperation::multiply}, {x, x}));
+  ValueId y = node.add(Arithmetic{ArithmeticOperation::multiply}, {x, x});
+  if (exponent == 3.0) y = node.add(Arithmetic{ArithmeticOperation::multiply}, {y, x});
+  node.give(y);
 }
 
 void leaky_relu(const Pt2Node& node) {
@@ -125,7 +140,7 @@ void add_elementwise(Pt2Handlers& handlers) {
   handlers["rsub.Scalar"] = handlers["rsub.Tensor"] = reversed_subtraction;
   handlers["reciprocal.default"] = reciprocal;
   handlers["neg.default"] = negation;
-  handlers["pow.Tensor_Scalar"] = handlers["square.default"] = square;
+  handlers["pow.Tensor_Scalar"] = handlers["square.default"] = power;
 }
 
 }  // namespace troupe::graph

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "ops/graph/compositions.h"
 #include "ops/graph/pt2_operators.h"
@@ -147,6 +148,13 @@ void layer_norm(const Pt2Node& node) {
   node.give(node.add(LayerNorm{.features = features, .epsilon = node.number("eps", 1e-5)}, inputs));
 }
 
+void rms_norm(const Pt2Node& node) {
+  const ValueId x = node.value("input");
+  node.give(add_rms_norm(
+      adder(node), x, node.shape(x), node.integers("normalized_shape", {}).size(),
+      node.number("eps", std::numeric_limits<float>::epsilon()), node.optional_value("weight")));
+}
+
 void group_norm(const Pt2Node& node) {
   const ValueId x = node.value("input");
   node.give(add_group_norm(adder(node), x, node.shape(x), node.integer("num_groups"),
@@ -221,6 +229,44 @@ void embedding(const Pt2Node& node) {
   node.give(node.add(Embedding{padding}, {weight, node.value("indices")}));
 }
 
+/// Indices into `rows` rows, counted from the front.
+Tensor counted_from_front(const Pt2Node& node, const Value& indices, std::int64_t rows) {
+  Tensor result = indices.constant.clone();
+  const auto count = [&](auto& index) {
+    if (index < 0) index += static_cast<std::remove_reference_t<decltype(index)>>(rows);
+    if (!(index >= 0 && index < static_cast<std::remove_reference_t<decltype(index)>>(rows)))
+      node.json().fail(fmt::format("an index lies outside of {} rows", rows));
+  };
+  if (result.dtype() == DType::i64)
+    std::ranges::for_each(result.elements<std::int64_t>(), count);
+  else
+    std::ranges::for_each(result.elements<double>(), count);
+  return result;
+}
+
+/// Rows by a constant, table[indices], as an embedding looks them up.
+void index(const Pt2Node& node) {
+  const std::vector<ValueId> indices = node.optional_values("indices");
+  const auto& graph = node.context().builder.graph;
+  if (indices.size() != 1 || indices[0].index < 0)
+    throw LacksOperator{"it indexes another axis than the first, or several"};
+  const Value known = graph.value(indices[0]);  // a copy: entering a value moves the others
+  if (known.kind != Value::Kind::constant || known.dtype == DType::boolean)
+    throw LacksOperator{"its indices are no constant"};
+  const ValueId x = node.value("self");
+  const Sizes shape = node.shape(x);
+  if (shape.empty() || !is_fixed(product(shape)))
+    throw LacksOperator{std::string(combines_samples)};
+  const Sizes features = {fixed(product(std::span(shape).subspan(1)).fixed)};
+  Sizes result = known.shape;
+  result.insert(result.end(), shape.begin() + 1, shape.end());
+  const ValueId rows =
+      node.context().constant(node.origin().name, counted_from_front(node, known, shape[0].fixed));
+  const ValueId table = shape.size() == 2 ? x : node.add(Reshape{{shape[0], features[0]}}, {x});
+  const ValueId found = node.add(Embedding{}, {table, rows});
+  node.give(shape.size() == 2 ? found : node.add(Reshape{result}, {found}));
+}
+
 }  // namespace
 
 void add_layers(Pt2Handlers& handlers) {
@@ -229,6 +275,7 @@ void add_layers(Pt2Handlers& handlers) {
   handlers["linear.default"] = linear;
   handlers["batch_norm.default"] = batch_norm;
   handlers["layer_norm.default"] = layer_norm;
+  handlers["rms_norm.default"] = rms_norm;
   handlers["group_norm.default"] = group_norm;
   handlers["instance_norm.default"] = instance_norm;
   handlers["max_pool1d.default"] = handlers["max_pool2d.default"] = max_pool;
@@ -236,6 +283,7 @@ void add_layers(Pt2Handlers& handlers) {
   handlers["adaptive_avg_pool1d.default"] = adaptive_average_pool;
   handlers["adaptive_avg_pool2d.default"] = adaptive_average_pool;
   handlers["embedding.default"] = embedding;
+  handlers["index.Tensor"] = index;
 }
 
 }  // namespace troupe::graph

@@ -3,27 +3,18 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/graph/pt2_constants.h"
 #include "ops/graph/pt2_operators.h"
 #include "ops/graph/shapes.h"
+#include "runtime/text.h"
 
 namespace troupe::graph {
 namespace {
 
 ValueId self(const Pt2Node& node) { return node.value("self"); }
 
-std::size_t axis(const Pt2Node& node, std::string_view name, std::int64_t otherwise,
-                 std::size_t rank) {
-  return static_cast<std::size_t>(axis_of(node.integer(name, otherwise), rank));
-}
-
-/// The value itself where the shape is the same.
-ValueId reshaped(const Pt2Node& node, ValueId x, const Sizes& shape) {
-  const Sizes sizes = resolved(shape, node.shape(x));
-  return sizes == node.shape(x) ? x : node.add(Reshape{sizes}, {x});
-}
-
 void give_reshaped(const Pt2Node& node, const Sizes& shape) {
-  node.give_view(reshaped(node, self(node), shape), "self");
+  node.give_view(node.reshaped(self(node), shape), "self");
 }
 
 void view(const Pt2Node& node) { give_reshaped(node, node.sizes("size")); }
@@ -32,8 +23,8 @@ void reshape(const Pt2Node& node) { give_reshaped(node, node.sizes("shape")); }
 void flatten(const Pt2Node& node) {
   const Sizes& from = node.shape(self(node));
   if (from.empty()) return give_reshaped(node, {fixed(1)});
-  const std::size_t first = axis(node, "start_dim", 0, from.size());
-  const std::size_t last = axis(node, "end_dim", -1, from.size());
+  const std::size_t first = node.axis("start_dim", 0, from.size());
+  const std::size_t last = node.axis("end_dim", -1, from.size());
   if (first > last) node.json().fail("its axes are in the wrong order");
   Sizes to(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(first));
   to.push_back(product(std::span(from).subspan(first, last - first + 1)));
@@ -43,7 +34,7 @@ void flatten(const Pt2Node& node) {
 
 void unflatten(const Pt2Node& node) {
   const Sizes from = node.shape(self(node));
-  const std::size_t at = axis(node, "dim", 0, from.size());
+  const std::size_t at = node.axis("dim", 0, from.size());
   const Sizes parts = resolved(node.sizes("sizes"), {from[at]});
   Sizes to(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(at));
   to.insert(to.end(), parts.begin(), parts.end());
@@ -53,7 +44,7 @@ void unflatten(const Pt2Node& node) {
 
 void unsqueeze(const Pt2Node& node) {
   Sizes shape = node.shape(self(node));
-  const std::size_t at = axis(node, "dim", 0, shape.size() + 1);
+  const std::size_t at = node.axis("dim", 0, shape.size() + 1);
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(at), fixed(1));
   give_reshaped(node, shape);
 }
@@ -101,139 +92,6 @@ void permute(const Pt2Node& node) {
   give_permuted(node, std::move(axes));
 }
 
-/// Elements [start, start + count) of an axis; the value itself if these are all.
-ValueId sliced(const Pt2Node& node, ValueId x, std::size_t at, std::int64_t start,
-               std::int64_t count) {
-  if (start == 0 && fixed(count) == node.shape(x)[at]) return x;
-  if (!is_fixed(node.shape(x)[at])) throw LacksOperator{"it takes a part of the batch"};
-  return node.add(Slice{static_cast<int>(at), start, count}, {x});
-}
-
-/// Element `index` of an axis, without the axis.
-ValueId selected(const Pt2Node& node, ValueId x, std::size_t at, std::int64_t index) {
-  const ValueId one = sliced(node, x, at, index, 1);
-  Sizes shape = node.shape(one);
-  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(at));
-  return reshaped(node, one, shape);
-}
-
-void select(const Pt2Node& node) {
-  const ValueId x = self(node);
-  const std::size_t at = axis(node, "dim", 0, node.shape(x).size());
-  const std::int64_t index = node.integer("index");
-  const std::int64_t size = node.shape(x)[at].fixed;
-  node.give_view(selected(node, x, at, index < 0 ? index + size : index), "self");
-}
-
-/// A position as Python counts it, within the axis.
-std::int64_t within(std::int64_t position, std::int64_t size) {
-  return std::clamp<std::int64_t>(position < 0 ? position + size : position, 0, size);
-}
-
-void slice(const Pt2Node& node) {
-  const ValueId x = self(node);
-  const std::size_t at = axis(node, "dim", 0, node.shape(x).size());
-  const Size size = node.shape(x)[at];
-  if (node.integer("step", 1) != 1) throw LacksOperator{"its step is not 1"};
-  const std::int64_t all = std::numeric_limits<std::int64_t>::max();
-  if (!is_fixed(size)) {  // of the batch: only the whole
-    const bool whole_end = !node.has("end") || node.size("end") == size ||
-                           (is_fixed(node.size("end")) && node.integer("end") == all);
-    if (node.integer("start", 0) != 0 || !whole_end)
-      throw LacksOperator{"it takes a part of the batch"};
-    return node.give_view(x, "self");
-  }
-  const std::int64_t start = within(node.integer("start", 0), size.fixed);
-  const std::int64_t end = within(node.integer("end", all), size.fixed);
-  if (end <= start) throw LacksOperator{"it takes no element"};
-  node.give_view(sliced(node, x, at, start, end - start), "self");
-}
-
-void narrow(const Pt2Node& node) {
-  const ValueId x = self(node);
-  const std::size_t at = axis(node, "dim", 0, node.shape(x).size());
-  const std::int64_t start = node.integer("start");
-  const std::int64_t size = node.shape(x)[at].fixed;
-  node.give_view(sliced(node, x, at, start < 0 ? start + size : start, node.integer("length")),
-                 "self");
-}
-
-/// Gives outputs of these sizes along an axis.
-void give_parts(const Pt2Node& node, std::size_t at, const std::vector<std::int64_t>& counts) {
-  const ValueId x = self(node);
-  if (counts.size() != node.outputs().size())
-    node.json().fail(
-        fmt::format("it has {} outputs, not {}", node.outputs().size(), counts.size()));
-  std::int64_t start = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    node.context().name(node.outputs()[i], sliced(node, x, at, start, counts[i]));
-    node.context().share(node.name_of("self"), node.outputs()[i]);
-    start += counts[i];
-  }
-}
-
-/// Parts of `each` elements; the last one may be smaller.
-void give_equal_parts(const Pt2Node& node, std::size_t at, std::int64_t each) {
-  const Size size = node.shape(self(node))[at];
-  if (!is_fixed(size)) throw LacksOperator{"it takes parts of the batch"};
-  if (each < 1) node.json().fail("its parts have no elements");
-  if ((size.fixed - 1) / each + 1 != std::ssize(node.outputs()))
-    node.json().fail(fmt::format("it has {} outputs", node.outputs().size()));
-  std::vector<std::int64_t> counts;
-  for (std::int64_t left = size.fixed; left > 0; left -= each)
-    counts.push_back(std::min(left, each));
-  give_parts(node, at, counts);
-}
-
-void chunk(const Pt2Node& node) {
-  const Sizes& shape = node.shape(self(node));
-  const std::size_t at = axis(node, "dim", 0, shape.size());
-  const std::int64_t chunks = node.integer("chunks");
-  if (chunks < 1 || chunks > (std::int64_t{1} << 32)) node.json().fail("'chunks' is out of range");
-  give_equal_parts(node, at, (shape[at].fixed + chunks - 1) / chunks);
-}
-
-void split(const Pt2Node& node) {
-  const std::size_t at = axis(node, "dim", 0, node.shape(self(node)).size());
-  give_equal_parts(node, at, node.integer("split_size"));
-}
-
-void split_with_sizes(const Pt2Node& node) {
-  const std::size_t at = axis(node, "dim", 0, node.shape(self(node)).size());
-  give_parts(node, at, node.integers("split_sizes", {}));
-}
-
-void unbind(const Pt2Node& node) {
-  const ValueId x = self(node);
-  const std::size_t at = axis(node, "dim", 0, node.shape(x).size());
-  if (node.shape(x)[at] != fixed(std::ssize(node.outputs())))
-    throw LacksOperator{
-        fmt::format("{} outputs of {}", node.outputs().size(), to_string(node.shape(x)))};
-  for (std::size_t i = 0; i < node.outputs().size(); ++i) {
-    node.context().name(node.outputs()[i], selected(node, x, at, static_cast<std::int64_t>(i)));
-    node.context().share(node.name_of("self"), node.outputs()[i]);
-  }
-}
-
-void concatenate(const Pt2Node& node) {
-  const std::vector<ValueId> parts = node.values("tensors");
-  if (parts.empty()) node.json().fail("it has no inputs");
-  const auto at = static_cast<int>(axis(node, "dim", 0, node.shape(parts.front()).size()));
-  node.give(parts.size() == 1 ? parts.front() : node.add(Concatenate{at}, parts));
-}
-
-void stack(const Pt2Node& node) {
-  std::vector<ValueId> parts = node.values("tensors");
-  if (parts.empty()) node.json().fail("it has no inputs");
-  const std::size_t at = axis(node, "dim", 0, node.shape(parts.front()).size() + 1);
-  for (ValueId& part : parts) {
-    Sizes shape = node.shape(part);
-    shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(std::min(at, shape.size())), fixed(1));
-    part = reshaped(node, part, shape);
-  }
-  node.give(node.add(Concatenate{static_cast<int>(at)}, parts));
-}
-
 void expand(const Pt2Node& node) {
   const ValueId x = self(node);
   Sizes to = node.sizes("size");
@@ -260,7 +118,11 @@ void identity(const Pt2Node& node) {
 void copy(const Pt2Node& node) { node.give(self(node)); }
 
 void convert(const Pt2Node& node) {
-  if (!is_floating(node.context().stated_dtype(node.outputs().at(0))))
+  const Value& from = node.context().builder.graph.value(self(node));
+  const DType to = node.context().stated_dtype(node.outputs().at(0));
+  if (from.kind == Value::Kind::constant && !(is_floating(from.dtype) && is_floating(to)))
+    return convert_constant(node);
+  if (!is_floating(to))
     throw LacksOperator{"it converts to a type other than a floating-point one"};
   identity(node);
 }
@@ -286,15 +148,6 @@ void add_movement(Pt2Handlers& handlers) {
   handlers["t.default"] = handlers["numpy_T.default"] = matrix_transpose;
   handlers["mT.default"] = last_axes;
   handlers["permute.default"] = permute;
-  handlers["select.int"] = select;
-  handlers["slice.Tensor"] = slice;
-  handlers["narrow.default"] = narrow;
-  handlers["chunk.default"] = chunk;
-  handlers["split.Tensor"] = split;
-  handlers["split_with_sizes.default"] = handlers["split.sizes"] = split_with_sizes;
-  handlers["unbind.int"] = unbind;
-  handlers["cat.default"] = concatenate;
-  handlers["stack.default"] = stack;
   handlers["expand.default"] = expand;
   handlers["expand_as.default"] = expand_as;
   for (const char* name : {"contiguous.default", "alias.default"}) handlers[name] = identity;

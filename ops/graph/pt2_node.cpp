@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "ops/graph/pt2_constants.h"
+#include "ops/graph/shapes.h"
 #include "runtime/error.h"
 #include "runtime/text.h"
 
@@ -44,7 +46,8 @@ std::pair<std::string, bool> operator_of(std::string target) {
   if (!target.starts_with(aten)) return {target, false};
   target.erase(0, aten.size());
   const auto dot = target.find('.');
-  const bool in_place = dot != target.npos && dot > 1 && target[dot - 1] == '_';
+  const bool in_place =  // "__or__" is not
+      dot != target.npos && dot > 1 && target[dot - 1] == '_' && target[dot - 2] != '_';
   if (in_place) target.erase(dot - 1, 1);
   return {target, in_place};
 }
@@ -122,6 +125,14 @@ std::vector<ValueId> Pt2Node::values(std::string_view name) const {
   return result;
 }
 
+std::vector<ValueId> Pt2Node::optional_values(std::string_view name) const {
+  if (at(name).has("as_tensors")) return values(name);
+  std::vector<ValueId> result;
+  for (const JsonAccess& item : at(name, "as_optional_tensors").items())
+    result.push_back(item.has("as_none") ? ValueId{} : context_.value(item.at("as_tensor")));
+  return result;
+}
+
 ValueId Pt2Node::buffer(std::string_view name) const {
   if (!is_tensor(name)) throw LacksOperator{"it keeps no running statistics"};
   return context_.buffer(at(name, "as_tensor"));
@@ -185,18 +196,30 @@ Sizes Pt2Node::sizes(std::string_view name) const {
   return result;
 }
 
+std::size_t Pt2Node::axis(std::string_view name, std::int64_t otherwise, std::size_t rank) const {
+  return static_cast<std::size_t>(axis_of(integer(name, otherwise), rank));
+}
+
+ValueId Pt2Node::reshaped(ValueId x, const Sizes& to) const {
+  const Sizes sizes = resolved(to, shape(x));
+  return sizes == shape(x) ? x : add(Reshape{sizes}, {x});
+}
+
 void Pt2Node::give(ValueId result) const {
   if (outputs_.size() != 1) json_.fail("one output is expected");
   if (in_place_ && !arguments_.empty() && arguments_.front().second.has("as_tensor")) {
     const std::string& written = name_of(arguments_.front().first);
-    const ValueId before = context_.value(arguments_.front().second.at("as_tensor"));
-    const auto kind = before.index < 0 ? Value::Kind::computed  // a mask
-                                       : context_.builder.graph.value(before).kind;
-    if (kind != Value::Kind::computed && kind != Value::Kind::input)
+    if (context_.is_stored(written))
       throw LacksOperator{fmt::format("it overwrites {}, which no node has made", written)};
     return context_.overwrite(written, outputs_.front(), result);
   }
   context_.name(outputs_.front(), result);
+}
+
+void Pt2Node::give_all(const std::vector<ValueId>& results) const {
+  if (outputs_.size() != results.size())
+    json_.fail(fmt::format("{} outputs are expected", results.size()));
+  for (std::size_t i = 0; i < results.size(); ++i) context_.name(outputs_[i], results[i]);
 }
 
 void Pt2Node::give_view(ValueId result, std::string_view of) const {
@@ -205,7 +228,14 @@ void Pt2Node::give_view(ValueId result, std::string_view of) const {
 }
 
 ValueId Pt2Node::add(Operator operation, std::vector<ValueId> inputs) const {
-  return context_.builder.add(std::move(operation), std::move(inputs), origin_);
+  const ValueId known = fold(*this, operation, inputs);
+  if (known.index >= 0) return known;
+  Graph& graph = context_.builder.graph;
+  const DType dtype = inputs.empty() ? DType::f32 : graph.value(inputs[0]).dtype;
+  const bool moves = moves_elements(operation);
+  const ValueId result = context_.builder.add(std::move(operation), std::move(inputs), origin_);
+  if (moves) graph.values[static_cast<std::size_t>(result.index)].dtype = dtype;
+  return result;
 }
 
 }  // namespace troupe::graph

@@ -31,6 +31,7 @@ class Pt2Node {
   ValueId value_or_mask(std::string_view name) const;   ///< also a key of Pt2Context::masks
   ValueId optional_value(std::string_view name) const;  ///< absent: an absent id
   std::vector<ValueId> values(std::string_view name) const;
+  std::vector<ValueId> optional_values(std::string_view name) const;  ///< None: absent ids
   ValueId buffer(std::string_view name) const;
   /// The name of a tensor.
   const std::string& name_of(std::string_view name) const;
@@ -44,11 +45,17 @@ class Pt2Node {
   Size size(std::string_view name) const;
   Sizes sizes(std::string_view name) const;
 
+  /// An axis of a tensor of so many, counted from the front.
+  std::size_t axis(std::string_view name, std::int64_t otherwise, std::size_t rank) const;
+
   /// Makes `result` its only output.
   void give(ValueId result) const;
-  /// The same for an operator whose result shares the memory of its argument `of`.
+  void give_all(const std::vector<ValueId>& results) const;
+  /// As give, for an operator whose result shares the memory of its argument `of`.
   void give_view(ValueId result, std::string_view of) const;
   ValueId add(Operator operation, std::vector<ValueId> inputs) const;
+  /// x itself where the shape is the same; the shape may have one -1.
+  ValueId reshaped(ValueId x, const Sizes& to) const;
   /// A copy: adding a value moves the others.
   Sizes shape(ValueId id) const { return context_.builder.shape(id); }
 

@@ -14,12 +14,20 @@ using Pt2Handlers = std::map<std::string_view, Pt2Handler>;  ///< by Pt2Node::ta
 
 void add_layers(Pt2Handlers& handlers);       ///< convolution, linear, norms, pooling, embedding
 void add_elementwise(Pt2Handlers& handlers);  ///< activations, arithmetic
-void add_movement(Pt2Handlers& handlers);     ///< reshaping, slicing, concatenation
-void add_products(Pt2Handlers& handlers);     ///< matmul, attention, softmax, reductions, constants
+void add_movement(Pt2Handlers& handlers);     ///< views, copies, conversions
+void add_parts(Pt2Handlers& handlers);        ///< slices, concatenation, padding
+void add_products(Pt2Handlers& handlers);     ///< matmul, attention, softmax, reductions
+void add_recurrent(Pt2Handlers& handlers);    ///< LSTM, GRU, RNN: layers and cells
 void add_random(Pt2Handlers& handlers);       ///< dropout, masks that a model draws itself
+void add_constants(Pt2Handlers& handlers);    ///< constants, and functions of constants alone
+void add_norms(Pt2Handlers& handlers);        ///< sqrt and rsqrt as parts of a norm
+void add_masks(Pt2Handlers& handlers);        ///< fill, tril, triu, masked_fill, where
 
 /// Whether an arithmetic node is a part of a dropout that the model writes out, and has been read
 /// as such.
 bool give_masked(const Pt2Node& node, ArithmeticOperation operation);
+
+/// The same for a norm that the model writes out.
+bool give_norm(const Pt2Node& node, ArithmeticOperation operation);
 
 }  // namespace troupe::graph

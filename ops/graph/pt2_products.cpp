@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
 #include <numeric>
+#include <set>
 
+#include "ops/graph/pt2_constants.h"
 #include "ops/graph/pt2_operators.h"
 #include "ops/graph/shapes.h"
+#include "runtime/text.h"
 
 namespace troupe::graph {
 namespace {
@@ -25,29 +28,102 @@ void product_of(const Pt2Node& node, const char* other) {
   node.give(node.add(Matmul{}, {a, b}));
 }
 void matmul(const Pt2Node& node) { product_of(node, "other"); }
+/// self + a b.
+void sum_with_product(const Pt2Node& node, const char* first, const char* second) {
+  const ValueId bias = node.value("self"), a = node.value(first), b = node.value(second);
+  if (node.number("beta", 1.0) != 1.0 || node.number("alpha", 1.0) != 1.0)
+    throw LacksOperator{"its beta or alpha is not 1"};
+  if (node.shape(a).size() < 2) node.json().fail("its factors are no matrices");
+  refuse_batch(node.shape(a).back());
+  node.give(node.add(Arithmetic{ArithmeticOperation::add}, {bias, node.add(Matmul{}, {a, b})}));
+}
+void addmm(const Pt2Node& node) { sum_with_product(node, "mat1", "mat2"); }
+void baddbmm(const Pt2Node& node) { sum_with_product(node, "batch1", "batch2"); }
+
 void mm(const Pt2Node& node) { product_of(node, "mat2"); }
 
-/// The mask of an attention as numbers to add: of truth values 0 and minus infinity, unless the
-/// model converts them, or integers, to floating point itself.
+std::vector<int> places_in(std::string_view letters, std::string_view wanted) {
+  std::vector<int> places;
+  for (const char letter : wanted) places.push_back(static_cast<int>(letters.find(letter)));
+  return places;
+}
+
+Sizes sizes_at(const Sizes& shape, std::string_view letters, std::string_view wanted) {
+  Sizes sizes;
+  for (const int place : places_in(letters, wanted))
+    sizes.push_back(shape[static_cast<std::size_t>(place)]);
+  return sizes;
+}
+
+std::string common(std::string_view letters, std::string_view others, bool in_others) {
+  std::string result;
+  for (const char letter : letters)
+    if ((others.find(letter) != others.npos) == in_others) result += letter;
+  return result;
+}
+
+/// An operand as [outer…, rows, columns], where letters of rows and of columns become one axis
+/// each.
+ValueId as_matrices(const Pt2Node& node, ValueId x, std::string_view letters,
+                    const std::string& outer, const std::string& rows, const std::string& columns) {
+  const Sizes shape = node.shape(x);
+  Sizes to = sizes_at(shape, letters, outer);
+  to.push_back(product(sizes_at(shape, letters, rows)));
+  to.push_back(product(sizes_at(shape, letters, columns)));
+  x = node.add(Permute{places_in(letters, outer + rows + columns)}, {x});
+  return node.add(Reshape{to}, {x});
+}
+
+/// "bid,bjd->bij" as its operands and its result, each letter once.
+std::array<std::string, 3> letters_of(const Pt2Node& node) {
+  std::string equation = node.text("equation", "");
+  std::erase(equation, ' ');
+  const auto comma = equation.find(','), arrow = equation.find("->");
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const bool fits = comma != equation.npos && arrow != equation.npos && comma < arrow;
+  std::array<std::string, 3> parts;
+  if (fits)
+    parts = {equation.substr(0, comma), equation.substr(comma + 1, arrow - comma - 1),
+             equation.substr(arrow + 2)};
+  for (const std::string& part : parts)
+    if (!fits || !std::ranges::all_of(part, is_letter) ||
+        std::set<char>(part.begin(), part.end()).size() != part.size())
+      throw LacksOperator{
+          fmt::format("its equation is {}; two operands with each letter once are possible",
+                      printable(equation))};
+  return parts;
+}
+
+/// Axes of both operands and the result are outer ones; those of both operands alone are summed.
+void einsum(const Pt2Node& node) {
+  const auto [left, right, result] = letters_of(node);
+  const std::vector<ValueId> operands = node.values("tensors");
+  const std::string shared = common(left, right, true);
+  const std::string outer = common(shared, result, true), summed = common(shared, result, false);
+  const std::string rows = common(left, right, false), columns = common(right, left, false);
+  const std::string made = outer + rows + columns;
+  if (operands.size() != 2 || node.shape(operands[0]).size() != left.size() ||
+      node.shape(operands[1]).size() != right.size())
+    node.json().fail("its operands do not fit its equation");
+  if (std::set<char>(made.begin(), made.end()) != std::set<char>(result.begin(), result.end()))
+    throw LacksOperator{"it sums over an axis of one operand, or repeats one"};
+  const Sizes a = node.shape(operands[0]), b = node.shape(operands[1]);
+  for (const Size& size : sizes_at(a, left, summed)) refuse_batch(size);
+  Sizes to = sizes_at(a, left, outer + rows);
+  for (const Size& size : sizes_at(b, right, columns)) to.push_back(size);
+  ValueId y = node.add(Matmul{}, {as_matrices(node, operands[0], left, outer, rows, summed),
+                                  as_matrices(node, operands[1], right, outer, summed, columns)});
+  y = node.add(Reshape{to}, {y});
+  node.give(node.add(Permute{places_in(made, result)}, {y}));
+}
+
+/// The mask of an attention as numbers to add.
 ValueId additive(const Pt2Node& node) {
   const ValueId mask = node.value("attn_mask");
-  const Value value = node.context().builder.graph.value(mask);
-  if (is_floating(value.dtype)) return mask;  // of any kind
-  const bool is_constant = value.kind == Value::Kind::constant;
-  const bool converted =
-      is_constant && is_floating(node.context().stated_dtype(node.name_of("attn_mask")));
-  if (value.dtype != DType::boolean && !converted)
-    throw LacksOperator{"its mask consists of integers"};
-  if (!is_constant) throw LacksOperator{"its mask of truth values is computed"};
-  const auto [known, is_new] = node.context().additive_masks.try_emplace({mask, converted});
-  if (!is_new) return known->second;
-  Tensor numbers = Tensor::empty(value.constant.shape(), DType::f64, Device::cpu());
-  for (std::int64_t e = 0; e < numbers.element_count(); ++e) {
-    const std::int64_t number = value.constant.data<std::int64_t>()[e];
-    const double of_truth = number != 0 ? 0.0 : -std::numeric_limits<double>::infinity();
-    numbers.data<double>()[e] = converted ? static_cast<double>(number) : of_truth;
-  }
-  return known->second = node.context().constant(value.name, std::move(numbers));
+  const DType dtype = node.context().builder.graph.value(mask).dtype;
+  if (is_floating(dtype)) return mask;  // of any kind
+  if (dtype != DType::boolean) throw LacksOperator{"its mask consists of integers"};
+  return additive_mask(node, "attn_mask", false);
 }
 
 void attention(const Pt2Node& node) {
@@ -102,50 +178,19 @@ void reduce(const Pt2Node& node) {
   node.give(node.add(Reduce{.axes = axes, .keeps_axes = keeps, .mean = mean}, {x}));
 }
 
-void arange(const Pt2Node& node) {
-  const double start = node.number("start", 0), end = node.number("end"),
-               step = node.number("step", 1);
-  const double count = std::ceil((end - start) / step);
-  if (!(count >= 1 && count <= static_cast<double>(most_made_elements)))
-    throw LacksOperator{fmt::format("it makes {} elements", count)};
-  node.context().take_made(static_cast<std::int64_t>(count));
-  Tensor numbers =
-      Tensor::empty(Shape{static_cast<std::int64_t>(count)}, DType::f64, Device::cpu());
-  for (std::int64_t i = 0; i < numbers.element_count(); ++i)
-    numbers.data<double>()[i] = start + static_cast<double>(i) * step;
-  node.give(node.context().constant(node.origin().name, std::move(numbers)));
-}
-
-void give_filled(const Pt2Node& node, const Sizes& sizes, double value) {
-  const Size count = product(sizes);
-  if (count.of(1) > most_made_elements || count.of(1) < 0)
-    throw LacksOperator{fmt::format("it makes a constant of the shape {}", to_string(sizes))};
-  Sizes of_one = sizes;  // with an axis of the samples: one number, expanded
-  if (!is_fixed(count)) std::ranges::fill(of_one, fixed(1));
-  node.context().take_made(product(of_one).fixed);
-  Tensor numbers = Tensor::empty(shape_for(of_one, 1), DType::f64, Device::cpu());
-  std::ranges::fill(numbers.elements<double>(), value);
-  const ValueId made = node.context().constant(node.origin().name, std::move(numbers));
-  node.give(is_fixed(count) ? made : node.add(Expand{sizes}, {made}));
-}
-void zeros(const Pt2Node& node) { give_filled(node, node.sizes("size"), 0.0); }
-void ones(const Pt2Node& node) { give_filled(node, node.sizes("size"), 1.0); }
-void full(const Pt2Node& node) { give_filled(node, node.sizes("size"), node.number("fill_value")); }
-
 }  // namespace
 
 void add_products(Pt2Handlers& handlers) {
   handlers["matmul.default"] = matmul;
   handlers["mm.default"] = handlers["bmm.default"] = mm;
+  handlers["addmm.default"] = addmm;
+  handlers["baddbmm.default"] = baddbmm;
+  handlers["einsum.default"] = einsum;
   handlers["scaled_dot_product_attention.default"] = attention;
   handlers["softmax.int"] = softmax<false>;
   handlers["log_softmax.int"] = softmax<true>;
   handlers["mean.dim"] = handlers["mean.default"] = reduce<true>;
   handlers["sum.dim_IntList"] = handlers["sum.default"] = reduce<false>;
-  handlers["arange.default"] = handlers["arange.start"] = handlers["arange.start_step"] = arange;
-  handlers["zeros.default"] = zeros;
-  handlers["ones.default"] = ones;
-  handlers["full.default"] = full;
 }
 
 }  // namespace troupe::graph

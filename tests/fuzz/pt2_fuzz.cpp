@@ -1,6 +1,6 @@
 // PyTorch's exported models: whatever the JSON, a graph and a model or an Error, in memory that the
-// file's size bounds. The input is models/model.json, a zero byte, and the weights' configuration;
-// those of an odd size are packed.
+// file's size bounds. The input is models/model.json and the configurations of the weights and of
+// the constants, with a zero byte between two; those of an odd size are packed.
 
 #include <memory>
 #include <span>
@@ -14,20 +14,22 @@
 #include "tests/unit/runtime/file/zip_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto split = std::min(text.find('\0'), text.size());
+  std::string_view text(reinterpret_cast<const char*>(data), size);
   const bool packed = size % 2 != 0;
-  std::vector<troupe::test::MadeMember> members{
-      {.name = "m/models/model.json",
-       .content = std::string(text.substr(0, split)),
-       .deflated = packed},
-      {.name = "m/data/weights/model_weights_config.json",
-       .content = std::string(text.substr(std::min(split + 1, text.size()))),
-       .deflated = packed}};
-  for (int i = 0; i < 8; ++i)
-    members.push_back({.name = "m/data/weights/weight_" + std::to_string(i),
-                       .content = std::string(6000, '\0'),
+  std::vector<troupe::test::MadeMember> members;
+  for (const char* name : {"models/model.json", "data/weights/model_weights_config.json",
+                           "data/constants/model_constants_config.json"}) {
+    const auto end = std::min(text.find('\0'), text.size());
+    members.push_back({.name = std::string("m/") + name,
+                       .content = std::string(text.substr(0, end)),
                        .deflated = packed});
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  for (int i = 0; i < 32; ++i)
+    for (const char* name : {"weights/weight_", "constants/tensor_"})
+      members.push_back({.name = "m/data/" + (name + std::to_string(i)),
+                         .content = std::string(i < 12 ? 6000 : 1000, '\0'),
+                         .deflated = packed});
   const std::string bytes = troupe::test::zip_of(members);
   try {
     const auto graph = std::make_shared<troupe::graph::Graph>(

@@ -154,7 +154,7 @@ void checkpoint_seeds(const fs::path& folder) {
 
 /// The JSON of a golden model, without what its reader ignores.
 void pt2_seeds(const fs::path& folder, const fs::path& golden) {
-  for (const char* name : {"tied", "vgg", "vit"}) {
+  for (const char* name : {"tied", "vgg", "vit", "masked", "recurrent"}) {
     const ZipArchive archive = ZipArchive::open(golden / "graphs" / (std::string(name) + ".pt2"));
     const auto document = [&](const std::string& member) {
       return nlohmann::json::parse(
@@ -164,8 +164,9 @@ void pt2_seeds(const fs::path& folder, const fs::path& golden) {
     model["graph_module"].erase("module_call_graph");
     for (auto& node : model["graph_module"]["graph"]["nodes"])
       node["metadata"] = nlohmann::json::object();
-    write(folder / name,
-          model.dump() + '\0' + document("data/weights/model_weights_config.json").dump());
+    write(folder / name, model.dump() + '\0' +
+                             document("data/weights/model_weights_config.json").dump() + '\0' +
+                             document("data/constants/model_constants_config.json").dump());
   }
 }
 

@@ -276,8 +276,85 @@ class Series(nn.Module):
         return self.head(self.pool(self.average(x)).flatten(1))
 
 
+class Masked(nn.Module):
+    """Attention with the masks and positions that models compute themselves, and tensors moved by constants."""
+
+    def __init__(self, features=8):
+        super().__init__()
+        self.inputs = nn.Linear(6, features)
+        self.qkv = nn.Linear(features, 3 * features)
+        self.norm = nn.RMSNorm(features, eps=1e-6)
+        self.head = nn.Linear(features, CLASSES)
+        self.first = nn.Parameter(torch.full((1, 1, features), 0.1))
+        self.bias = nn.Parameter(torch.linspace(-1, 1, 9).reshape(9, 1).repeat(1, 2))
+        self.register_buffer("causal", torch.tril(torch.ones(32, 32)))
+        self.mix = nn.Parameter(torch.linspace(-0.5, 0.5, features * features).reshape(features, features))
+        self.register_buffer("allowed", torch.ones(32, 32, dtype=torch.bool).triu(-3), persistent=False)
+        self.register_buffer("distance", torch.arange(9).reshape(3, 3), persistent=False)
+
+    def rotated(self, x):
+        rates = 1.0 / 100 ** (torch.arange(0, x.shape[-1], 2).to(x.dtype) / x.shape[-1])
+        angles = torch.outer(torch.arange(x.shape[1]).to(x.dtype), rates)
+        angles = torch.cat([angles, angles], dim=-1)
+        return x * angles.cos() + torch.roll(x, (2, -1), (2, 1)) * angles.sin()
+
+    def forward(self, x):
+        x = self.rotated(torch.relu(self.inputs(x)))
+        x = torch.cat([self.first.repeat(x.shape[0], 1, 1), x], dim=1)
+        x = F.pad(x, (0, 0, 2, -3))
+        steps = x.shape[1]
+        q, k, v = self.qkv(self.norm(x)).chunk(3, dim=-1)
+        scores = torch.einsum("bid,bjd->bij", q, k) / q.shape[-1] ** 0.5
+        scores = torch.baddbmm(scores, q, k.transpose(1, 2))
+        scores = scores.masked_fill(self.causal[:steps, :steps] == 0, float("-inf"))
+        i = torch.arange(steps)
+        near = (i[:, None] - i[None, :]).abs() < 5
+        scores = torch.where(near | (i[None, :] == 0), scores, -torch.inf)
+        weights = torch.softmax(scores + torch.triu(torch.full((steps, steps), -1e3), 1), dim=-1)
+        kept = torch.zeros(steps, steps, dtype=torch.bool)
+        kept[:5, 2:][:, 1:6] = True
+        weights = weights.masked_fill(kept, 0.25)
+        weights = weights.masked_fill(torch.ones(steps, steps, dtype=torch.bool).tril(-4).logical_not() & ~near, 0.5)
+        mask = (near * (self.causal[:steps, :steps] > 0) + near * (i[None, :] == 0)).expand(x.shape[0], -1, -1)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        y = y + F.scaled_dot_product_attention(q, torch.cat([torch.tensor([]), k], dim=-2), v, attn_mask=self.allowed[:steps, :steps])
+        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5)
+        cubes = y.pow(3)
+        y = y - 0.1 * (cubes / torch.sqrt(cubes.square().mean((1, 2), keepdim=True) + 0.1))
+        y = torch.addmm(self.qkv.bias[:8], y.flatten(0, 1), self.mix).view(x.shape[0], steps, 8)
+        y = y + torch.einsum("btd, bst->bsd", v.flip(1), torch.tril(weights, 2))
+        bias = self.bias[self.distance.gather(1, torch.tensor([[2, 1, 0], [0, 0, 1], [1, 2, 2]])).view(-1)].view(3, 3, 2)
+        y = torch.cat([y[:, :3, :], y[:, 1::7, :]], dim=1) + torch.cat([y[:, ::5, :], y[:, 3:5, :]], dim=1)
+        y = y[:, :3, :] + y[:, 3:, :].mean(1, keepdim=True) + bias.permute(2, 0, 1).reshape(1, 2, 9)[:, :1, :8]
+        return self.head(y.mean(1))
+
+
+class Recurrent(nn.Module):
+    """An LSTM of two layers in both directions, a GRU over its outputs, and what cells make of those."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 5, num_layers=2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(10, 4)
+        self.plain = nn.RNN(4, 3, nonlinearity="relu", bias=False, batch_first=True)
+        self.cell = nn.LSTMCell(3, 3)
+        self.gru_cell = nn.GRUCell(3, 3, bias=False)
+        self.head = nn.Linear(10 + 4 + 3, CLASSES)
+
+    def forward(self, x):
+        outputs, (h, _) = self.lstm(x)
+        outputs, last = self.gru(outputs.transpose(0, 1))
+        outputs, _ = self.plain(outputs.transpose(0, 1))
+        state = self.cell(outputs[:, 0])
+        for step in range(1, 4):
+            state = self.cell(outputs[:, step], state)
+        z = self.gru_cell(outputs[:, -1], state[0])
+        return self.head(torch.cat([h[-1], h[0], last[0], z], dim=1))
+
+
 MODELS = {"vgg": Vgg, "resnet18": resnet18, "depthwise": Depthwise, "dense": Dense, "vit": Vit, "tied": Tied, "tokens": Tokens, "draws": Draws,
-          "series": Series}
+          "series": Series, "masked": Masked, "recurrent": Recurrent}
+ONLY_PT2 = ["masked", "recurrent"]
 
 
 def example(name, batch):
@@ -286,4 +363,4 @@ def example(name, batch):
 
 
 def sample(name):
-    return SEQUENCE if name == "series" else SAMPLE
+    return SEQUENCE if name in ("series", *ONLY_PT2) else SAMPLE

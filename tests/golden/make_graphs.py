@@ -5,7 +5,7 @@
 
 into this folder, or into that of --to FOLDER:
 
-graphs/NAME.pt2, NAME.onnx  the models of graph_models.py through both doors
+graphs/NAME.pt2, NAME.onnx  the models of graph_models.py through both doors, but those of ONLY_PT2
 graphs/vit_opset18.onnx     the transformer by older operators, without metadata of nodes
 graphs.safetensors          20 training steps of each from these weights: losses, and samples of the
                             final weights and running statistics
@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from torchvision.ops import StochasticDepth
 
 from golden_models import BATCH, STEPS, CounterDropout, sampled, sgd
-from graph_models import MODELS, SAMPLE, Attend, example, sample
+from graph_models import MODELS, ONLY_PT2, SAMPLE, Attend, example, sample
 from troupe_random import uniform
 
 FOLDER = Path(__file__).resolve().parent
@@ -78,6 +78,8 @@ def export(name, graphs):
     with tempfile.TemporaryDirectory() as folder:
         torch.export.save(program, f"{folder}/{name}.pt2")
         write_pt2(f"{folder}/{name}.pt2", graphs / f"{name}.pt2")
+        if name in ONLY_PT2:
+            return
         torch.onnx.export(net.train(), (x,), f"{folder}/{name}.onnx", dynamic_shapes=({0: "batch"},),
                           optimize=False, opset_version=23, external_data=False, verbose=False)
         write_onnx(f"{folder}/{name}.onnx", graphs / f"{name}.onnx")

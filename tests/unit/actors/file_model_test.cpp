@@ -23,8 +23,9 @@ std::string file_of(const std::string& model, const std::string& extension = ".p
 
 TrainingRun run_of(const std::string& model, const std::string& extension = ".pt2") {
   TrainingRun run{.steps = 3};
-  const std::vector<std::int64_t> shape = model == "series" ? std::vector<std::int64_t>{1, 20, 6}
-                                                            : std::vector<std::int64_t>{3, 20, 24};
+  const bool sequences = model == "series" || model == "masked" || model == "recurrent";
+  const std::vector<std::int64_t> shape =
+      sequences ? std::vector<std::int64_t>{1, 20, 6} : std::vector<std::int64_t>{3, 20, 24};
   run.adjust = [file = file_of(model, extension), shape](PipelineOptions& pipeline) {
     pipeline.model = FileModel{.file = file};
     pipeline.data.dataset =
@@ -93,7 +94,7 @@ TEST_P(OnnxModelRuns, GiveTheSameBitsInStages) {
 
 INSTANTIATE_TEST_SUITE_P(EachModel, FileModelRuns,
                          ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit", "tied",
-                                           "series"));
+                                           "series", "masked", "recurrent"));
 // Without "tied": ONNX does not say what is frozen.
 INSTANTIATE_TEST_SUITE_P(EachModel, OnnxModelRuns,
                          ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit",

@@ -27,10 +27,12 @@ inline std::string graph_file(const std::string& model, const std::string& exten
 /// What a model of graph_models.py is trained with.
 inline SampleSpec graph_samples(const std::string& model) {
   if (model == "tokens") return {.shape = {12}, .dtype = DType::i64, .classes = 10};
-  if (model == "series") return {.shape = {20, 6}, .classes = 10};
+  if (model == "series" || model == "masked" || model == "recurrent")
+    return {.shape = {20, 6}, .classes = 10};
   return {.shape = {3, 20, 24}, .classes = 10};
 }
 inline const std::vector<std::string> graph_models{"vgg",  "resnet18", "depthwise", "dense", "vit",
                                                    "tied", "tokens",   "draws",     "series"};
+inline const std::vector<std::string> graph_models_of_pt2{"masked", "recurrent"};
 
 }  // namespace troupe::testing_ops

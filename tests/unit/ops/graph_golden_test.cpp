@@ -42,8 +42,11 @@ Tensor classes_of(std::int64_t step) {
 
 Tensor samples_of(const std::string& model, std::int64_t step) {
   const std::string images = fmt::format("golden/images/{}", step);
-  if (model == "series") return uniform(images, {batch, 20, 6});
-  if (model != "tokens") return uniform(images, {batch, 3, 20, 24});
+  if (model != "tokens") {
+    std::vector<std::int64_t> shape{batch};
+    for (const std::int64_t size : graph_samples(model).shape.dims()) shape.push_back(size);
+    return uniform(images, Shape(shape));
+  }
   Tensor tokens = Tensor::empty(Shape{batch, 12}, DType::i64, Device::cpu());
   for (std::int64_t i = 0; i < batch; ++i)
     for (std::int64_t t = 0; t < 12; ++t)
@@ -174,6 +177,7 @@ std::vector<Run> runs() {
         result.push_back({model, "sgd", extension});
     result.push_back({"vit", "adamw", extension});
   }
+  for (const std::string& model : graph_models_of_pt2) result.push_back({model, "sgd", ".pt2"});
   result.push_back({"vit", "sgd", "_opset18.onnx"});
   return result;
 }
