@@ -299,11 +299,10 @@ std::vector<std::string> weights_warnings(const Options& options, const Starting
   constexpr std::size_t shown = 8;
   std::vector<std::string> sentences;
   if (!found.initialised.empty())
-    sentences.push_back(fmt::format(
-        "{}: {}",
-        fmt::format("{} of the model's {} tensors {} newly initialised", found.initialised.size(),
-                    found.tensors.tensors.size(), found.initialised.size() == 1 ? "is" : "are"),
-        listed(found.initialised, shown)));
+    sentences.push_back(fmt::format("{} of the model's {} tensors {} initial values: {}",
+                                    found.initialised.size(), found.tensors.tensors.size(),
+                                    found.initialised.size() == 1 ? "keeps its" : "keep their",
+                                    listed(found.initialised, shown)));
   if (!found.unused.empty())
     sentences.push_back(fmt::format("{} of {} not used: {}",
                                     counted(std::ssize(found.unused), "tensor"),

@@ -485,7 +485,7 @@ TEST_F(Verbs, TrainTakesWhatFitsOfWeightsForOtherClasses) {
   const Ran ran = run_troupe(words);
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   EXPECT_THAT(ran.out + ran.error,
-              HasSubstr("newly initialised: layers.1.weight ([12, 8] here, "
+              HasSubstr("keep their initial values: layers.1.weight ([12, 8] here, "
                         "[10, 8] in the file), layers.1.bias ([12] here, [10] in the "
                         "file)"));
   const TensorSource before = SafetensorsFile::open(file).source();
