@@ -101,10 +101,9 @@ class Search {
       if (has_weights_[child.second] && !is_of_optimizer(child.first) &&
           (!known_only || is_known(child.first)))
         found.push_back(child);
-    const auto place = &Children::value_type::second;
-    std::ranges::stable_sort(found, {}, place);
-    const auto repeated = std::ranges::unique(found, {}, place);
-    found.erase(repeated.begin(), repeated.end());
+    std::ranges::stable_sort(found, {}, &Children::value_type::second);
+    const auto same = [](const auto& a, const auto& b) { return a.second == b.second; };
+    found.erase(std::unique(found.begin(), found.end(), same), found.end());
     return found;
   }
   [[noreturn]] void refuse(const std::string& path, const Children& equal) const {
