@@ -18,7 +18,10 @@ struct ReluGradient {
 template <class T>
 struct Clamp {
   T low, high;
-  __device__ T operator()(T x) const { return x < low ? low : x > high ? high : x; }
+  __device__ T operator()(T x) const {
+    const T raised = x < low ? low : x;  // a NaN stays one
+    return raised > high ? high : raised;
+  }
 };
 template <class T>
 struct ClampGradient {

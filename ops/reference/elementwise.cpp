@@ -23,7 +23,8 @@ Tensor clamp(const Stream&, const Tensor& x, double low, double high) {
   Tensor y = Tensor::empty(x.shape(), DType::f64, x.device(), x.layout());
   for (std::int64_t e = 0; e < x.element_count(); ++e) {
     const double value = x.data<double>()[e];
-    y.data<double>()[e] = value < low ? low : value > high ? high : value;  // a NaN stays one
+    const double raised = value < low ? low : value;  // a NaN stays one
+    y.data<double>()[e] = raised > high ? high : raised;
   }
   return y;
 }

@@ -22,6 +22,8 @@ TEST(CudaElementwise, ComputesWhatTheReferenceComputes) {
       expect_near(stream, cuda.relu(stream.get(), on(x)), reference::relu({}, x), bound);
       expect_near(stream, cuda.relu_backward(stream.get(), on(x), on(grad)),
                   reference::relu_backward({}, x, grad), bound);
+      expect_near(stream, cuda.clamp(stream.get(), on(x), 0.25, -0.5),
+                  reference::clamp({}, x, 0.25, -0.5), bound);
       expect_near(stream, cuda.clamp_backward(stream.get(), on(x), on(grad), -0.5, 0.25),
                   reference::clamp_backward({}, x, grad, -0.5, 0.25), bound);
     }

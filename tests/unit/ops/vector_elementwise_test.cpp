@@ -68,6 +68,9 @@ TEST(VectorElementwiseValues, ClampLimitsInfinityAndLetsNotANumberThrough) {
     EXPECT_EQ(clamped(infinity), std::vector<float>(count, 2.0f));
     EXPECT_EQ(clamped(-infinity), std::vector<float>(count, -2.0f));
     for (const float value : clamped(nan)) EXPECT_TRUE(std::isnan(value));
+    EXPECT_EQ(values_of(table().clamp({}, vector_of(std::vector<float>(count, 0.0f)), 5, 1)),
+              std::vector<float>(count, 1.0f))
+        << "as PyTorch's clamp(5, 1)";
   }
 }
 
