@@ -72,8 +72,11 @@ void limit(Call& call) {
   if (call.input_count() != 2 || call.is_known(0) == call.is_known(1))
     call.refuse("it compares tensors; only comparisons with one number are read");
   const int number = call.is_known(0) ? 0 : 1;
-  const double value = real_of(call, call.needed_numbers(number));
+  const Numbers& bound = call.needed_numbers(number);
+  const double value = real_of(call, bound);
   const ValueId x = call.value(1 - number);
+  if (bound.shape.rank() > static_cast<int>(call.shape(x).size()))
+    call.refuse("it adds axes to its result");
   Clamp clamp{is_max ? value : -infinity, is_max ? infinity : value};
   const auto* before = call.producer_as<Clamp>(x);
   if (!before || is_max || before->high != infinity) return call.give(call.add(clamp, {x}));

@@ -127,13 +127,17 @@ void convolution(Call& call) {
   give_images(call, images, call.add(Convolution{o}, inputs));
 }
 
-/// The weight of a Linear, [out, in], for a matrix [in, out]: a transposed weight is taken as it
-/// is.
+/// What the matrix is the transpose of; absent: nothing.
+ValueId before_transposition(const Call& call, ValueId matrix) {
+  const auto* permute = call.producer_as<Permute>(matrix);
+  if (!permute || permute->axes != std::vector<int>{1, 0}) return {};
+  return call.producer(matrix)->inputs[0];
+}
+
+/// The weight of a Linear, [out, in], for a matrix [in, out].
 ValueId weight_of(Call& call, ValueId matrix) {
-  const auto* transposed = call.producer_as<Permute>(matrix);
-  if (transposed && transposed->axes == std::vector<int>{1, 0})
-    return call.producer(matrix)->inputs[0];
-  return call.add(Permute{{1, 0}}, {matrix});
+  const ValueId weight = before_transposition(call, matrix);
+  return weight.index >= 0 ? weight : call.add(Permute{{1, 0}}, {matrix});
 }
 
 void gemm(Call& call) {
@@ -151,10 +155,9 @@ void matmul(Call& call) {
   if (call.shape(a).size() < 2 || call.shape(b).size() < 2)
     call.refuse(fmt::format("{} times {}", to_string(call.shape(a)), to_string(call.shape(b))));
   if (!is_fixed(call.shape(a).back())) call.refuse(combines_samples);
-  const auto* transposed = call.producer_as<Permute>(b);
-  const bool is_linear = transposed && call.shape(b).size() == 2 &&
-                         call.at(call.producer(b)->inputs[0]).kind == Value::Kind::parameter;
-  if (is_linear) return call.give(call.add(Linear{}, {a, call.producer(b)->inputs[0]}));
+  const ValueId weight = before_transposition(call, b);
+  if (weight.index >= 0 && call.at(weight).kind == Value::Kind::parameter)
+    return call.give(call.add(Linear{}, {a, weight}));
   if (const auto attention = as_attention(call, a, b)) return call.give(*attention);
   call.give(call.add(Matmul{}, {a, b}));
 }

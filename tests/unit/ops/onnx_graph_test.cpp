@@ -277,6 +277,27 @@ TEST(OnnxGraph, TakesMaxAndMinWithNumbersAsOneClamp) {
   EXPECT_EQ(last<graph::Clamp>(graph).high, 6);
 }
 
+TEST(OnnxGraph, TakesOnlyATransposedWeightForThatOfALinearLayer) {
+  const auto operators_for = [](const Dims& axes) {
+    OnnxModel model({4});
+    model.weight("w", {4, 4});
+    model.node("Transpose", {"w"}, "t", {{"perm", axes}});
+    model.node("MatMul", {"x", "t"}, "y");
+    return operators(model.read());
+  };
+  EXPECT_THAT(operators_for({1, 0}), ElementsAre("linear"));
+  EXPECT_THAT(operators_for({0, 1}), ElementsAre("permute", "matmul"));
+}
+
+TEST(OnnxGraph, LacksABoundWithMoreAxesThanItsTensor) {
+  OnnxModel model({5});
+  model.real("low", 0);
+  model.integers("axes", {0, 1, 2});
+  model.node("Unsqueeze", {"low", "axes"}, "deep");
+  model.node("Max", {"x", "deep"}, "y");
+  EXPECT_EQ(model.read().lacking.at(0).reason, "it adds axes to its result");
+}
+
 TEST(OnnxGraph, TakesMeanOfImagesAsPooling) {
   OnnxModel model({5, 4, 4});
   model.integers("axes", {-1, -2});
