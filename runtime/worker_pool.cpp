@@ -26,6 +26,7 @@ WorkerPool::WorkerPool(WorkerPoolOptions options) : options_(std::move(options))
                             options_.name, options_.threads, options_.capacity),
                 "use at least 0 threads and room for at least 1 job");
   const std::string name = options_.name.substr(0, name_bytes);
+  threads_.reserve(static_cast<std::size_t>(options_.threads));
   try {
     for (int i = 0; i < options_.threads; ++i) {
       threads_.emplace_back([this] { work(); });

@@ -52,6 +52,7 @@ void* allocate(std::size_t bytes) {
 }
 
 void release(void* block, std::size_t) {
+  if (captures_here()) return;  // the host is out of memory; to free it here would wait for itself
   const NoCapture lock;
   cudaDeviceSynchronize();  // kernels that use it may still run
   cudaFree(block);
