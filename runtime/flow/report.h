@@ -26,7 +26,8 @@ struct TraceEvent {
   }
 };
 
-/// How an actor spent the wall time of the run. The four parts sum to the time since its start.
+/// How an actor spent the wall time of the run. The four parts sum to the time since its start, or
+/// since that of its last replacement.
 struct TimeSplit {
   std::chrono::nanoseconds compute{0}, no_input{0}, no_credit{0}, other{0};
   std::chrono::nanoseconds total() const { return compute + no_input + no_credit + other; }
@@ -43,7 +44,7 @@ struct ActorReport {
   std::string name;
   std::uint32_t process = 0;  ///< where the actor was placed
   TimeSplit time;
-  std::uint64_t actions = 0;
+  std::uint64_t actions = 0;  ///< as `dropped`, since its last replacement
   int restarts = 0;
   std::uint64_t dropped = 0;      ///< messages of older incarnations or repeated ones
   std::size_t peak_mailbox = 0;   ///< most messages that waited at once
