@@ -16,6 +16,10 @@
 namespace troupe::graph {
 namespace {
 
+/// Of the elements that an expanded constant of floating-point numbers has: a larger one is
+/// expanded in each pass, for the sake of memory.
+constexpr std::int64_t most_repeated = 1 << 20;
+
 const Value& value_of(const Pt2Node& node, ValueId id) {
   return node.context().builder.graph.value(id);
 }
@@ -99,6 +103,15 @@ void give_filled(const Pt2Node& node, const Sizes& sizes, double value) {
   if (is_fixed(count)) return give_constant(node, numbers);
   const ValueId made = node.context().constant(node.origin().name, numbers);
   node.give(node.add(Expand{sizes}, {made}));
+}
+
+void eye(const Pt2Node& node) {
+  const std::int64_t rows = node.integer("n"), columns = node.integer("m", rows);
+  node.context().take_made(product(Sizes{fixed(rows), fixed(columns)}).fixed);
+  Tensor result = Tensor::zeros(Shape{rows, columns}, DType::f64);
+  for (std::int64_t i = 0; i < std::min(rows, columns); ++i)
+    result.data<double>()[i * columns + i] = 1.0;
+  give_constant(node, result);
 }
 
 /// new_zeros, zeros, …; those named zeros_like have the shape of their argument.
@@ -266,7 +279,8 @@ ValueId fold(const Pt2Node& node, const Operator& operation, const std::vector<V
                          [&](ValueId id) { return &value_of(node, id).shape; });
   const Size count = product(shape_of(operation, shapes));
   const DType dtype = moves_elements(operation) ? value_of(node, inputs[0]).dtype : DType::f64;
-  const bool repeats = is_floating(dtype) && std::holds_alternative<Expand>(operation);
+  const bool repeats = is_floating(dtype) && std::holds_alternative<Expand>(operation) &&
+                       count.fixed > most_repeated;
   if (repeats || !is_fixed(count) || !node.context().can_make(count.fixed)) return {};
   std::vector<Tensor> numbers(inputs.size());
   std::ranges::transform(inputs, numbers.begin(),
@@ -279,6 +293,7 @@ ValueId fold(const Pt2Node& node, const Operator& operation, const std::vector<V
 
 void add_constants(Pt2Handlers& handlers) {
   handlers["arange.default"] = handlers["arange.start"] = handlers["arange.start_step"] = arange;
+  handlers["eye.default"] = handlers["eye.m"] = eye;
   for (const char* name : {"zeros.default", "new_zeros.default", "zeros_like.default"})
     handlers[name] = zeros;
   for (const char* name : {"ones.default", "new_ones.default", "ones_like.default"})

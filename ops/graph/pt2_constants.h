@@ -38,7 +38,7 @@ bool moves_elements(const Operator& operation);
 ValueId unexpanded(const Pt2Node& node, ValueId value);
 
 /// The result of an operator that reads constants alone, as a new constant. Absent: it reads other
-/// values, or only repeats numbers.
+/// values, or its result is large and only repeats numbers.
 ValueId fold(const Pt2Node& node, const Operator& operation, const std::vector<ValueId>& inputs);
 
 /// An argument, which is a constant of truth values, as numbers to add: minus infinity where it is
