@@ -110,10 +110,7 @@ void expand_as(const Pt2Node& node) {
 
 /// Operators that change neither elements nor shape. Conversions between floating-point types are
 /// among them: the run's precision is an option.
-void identity(const Pt2Node& node) {
-  const std::string name = node.has("self") ? "self" : "input";  // dropout's is "input"
-  node.give_view(node.value(name), name);
-}
+void identity(const Pt2Node& node) { node.give_view(self(node), "self"); }
 
 void copy(const Pt2Node& node) { node.give(self(node)); }
 
