@@ -44,6 +44,7 @@ RunLeader::RunLeader(const Graph& graph, const Placement& placement, const RunOp
 
 void RunLeader::begin() {
   if (const auto commit = supervisor_.begin()) order_(*commit);
+  if (supervisor_.has_voters()) end_if_done();  // there may be no step to make
 }
 
 void RunLeader::receive(std::uint32_t process, const RunMessage& message,

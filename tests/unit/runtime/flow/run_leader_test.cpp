@@ -25,6 +25,14 @@ class Voter final : public Actor {
   ActionLabel act() override { return {}; }
 };
 
+class Writer final : public Actor {
+ public:
+  Input<int> in{this, "in"};
+  bool takes_snapshots() const override { return true; }
+  bool outlives_steps() const override { return true; }
+  ActionLabel act() override { return {}; }
+};
+
 /// counter (process 0) → voter (1) and another pair (1, 2), under a lead whose orders are kept.
 class RunLeaderTest : public ::testing::Test {
  protected:
@@ -45,6 +53,7 @@ class RunLeaderTest : public ::testing::Test {
 
   /// A leader of a run that is resumed after `first` steps.
   void begin_after(std::uint32_t first) {
+    orders_.clear();
     options_.steps.first = first;
     leader_.emplace(graph_, *placement_, options_, 0,
                     [this](const RunMessage& order) { orders_.push_back(order); });
@@ -77,14 +86,6 @@ TEST_F(RunLeaderTest, CommitsWhenVotesFromAllProcessesAreIn) {
   receive(2, Vote{other_voter, 0, 0});
   EXPECT_EQ(newest<Commit>().step, 0u);
 }
-
-class Writer final : public Actor {
- public:
-  Input<int> in{this, "in"};
-  bool takes_snapshots() const override { return true; }
-  bool outlives_steps() const override { return true; }
-  ActionLabel act() override { return {}; }
-};
 
 TEST(RunLeaderOfAWriter, CommitsWhenTheWriterIsFreeIfNoSnapshotMayBeLate) {
   Graph graph;
@@ -202,14 +203,17 @@ TEST_F(RunLeaderTest, DoesNotTakeASlowStepForTheOneBeforeIt) {
   }
 }
 
-TEST_F(RunLeaderTest, OrdersTheLastCommitOfARunWithoutStepsLeftAgain) {
+TEST_F(RunLeaderTest, OrdersTheLastCommitOfARunWithoutStepsLeftAgainAndEndsIt) {
   leader_->begin();
   EXPECT_TRUE(orders_.empty()) << "the run has steps";
   for (const std::uint32_t first : {2u, 7u}) {
     begin_after(first);
-    EXPECT_EQ(newest<Commit>().step, first - 1);
-    EXPECT_TRUE(newest<Commit>().last);
-    EXPECT_FALSE(newest<Commit>().snapshot) << "the run began from it";
+    ASSERT_EQ(orders_.size(), 2u);
+    const auto& commit = std::get<Commit>(orders_.front());
+    EXPECT_EQ(commit.step, first - 1);
+    EXPECT_TRUE(commit.last);
+    EXPECT_FALSE(commit.snapshot) << "the run began from it";
+    EXPECT_EQ(newest<EndRun>().steps, first);
     leader_->overdue_votes(true);
     EXPECT_EQ(leader_->overdue_votes(true), "") << "no vote is missing";
   }
@@ -218,7 +222,10 @@ TEST_F(RunLeaderTest, OrdersTheLastCommitOfARunWithoutStepsLeftAgain) {
 TEST_F(RunLeaderTest, EndsAtOnceOnAStopRequestIfNoStepIsLeft) {
   receive(0, StopRequest{});
   EXPECT_TRUE(orders_.empty()) << "a commit follows";
+  graph_.connect(graph_.add<Counter>("counter/2", 9u), &Counter::out, graph_.add<Writer>("writer"),
+                 &Writer::in);
   begin_after(2);
+  EXPECT_EQ(orders_.size(), 1u) << "the writer may still write";
   receive(0, StopRequest{});
   EXPECT_TRUE(newest<EndRun>().stopped);
   EXPECT_EQ(newest<EndRun>().steps, 2u);
