@@ -23,16 +23,15 @@ void Graph::connect_ports(std::size_t from, std::size_t output, std::size_t to, 
   OutputPort& sender = *actors_.at(from).prototype->outputs().at(output);
   InputPort& receiver = *actors_.at(to).prototype->inputs().at(input);
   const auto id = static_cast<std::uint32_t>(edges_.size());
-  edges_.push_back({from, to, output, input, options, codec});
+  const std::string name = fmt::format("edge {}.{} → {}.{}", actors_[from].name, sender.name(),
+                                       actors_[to].name, receiver.name());
   if (options.slots == 0)
-    throw Error(ErrorCode::bad_graph, fmt::format("edge {} has no slots", edge_name(id)),
-                "an edge needs at least one");
+    throw Error(ErrorCode::bad_graph, name + " has no slots", "an edge needs at least one");
   if (sender.type() != receiver.type())
-    throw Error(ErrorCode::bad_graph,
-                fmt::format("edge {} connects ports of different types", edge_name(id)));
+    throw Error(ErrorCode::bad_graph, name + " connects ports of different types");
   const std::string refusal = actors_[to].prototype->refusal(receiver, *actors_[from].prototype);
-  if (!refusal.empty())
-    throw Error(ErrorCode::bad_graph, fmt::format("edge {}: {}", edge_name(id), refusal));
+  if (!refusal.empty()) throw Error(ErrorCode::bad_graph, name + ": " + refusal);
+  edges_.push_back({from, to, output, input, options, codec});
   RuntimeAccess::attach(sender, id, options.slots);
   RuntimeAccess::attach(receiver, id, options.slots);
 }

@@ -38,6 +38,19 @@ TEST(ComposedGraph, FindsAnActorToConnectMoreTo) {
   EXPECT_EQ(graph.edge_name(0), "counter.out → adder.in");
 }
 
+TEST(ComposedGraph, HasNoEdgeThatItHasRefused) {
+  Graph graph;
+  const auto counter = graph.add<Counter>("counter", std::uint32_t{5});
+  const auto adder = graph.add<Adder>("adder");
+  try {
+    graph.connect(counter, &Counter::out, adder, &Adder::in, {.slots = 0});
+    FAIL() << "an edge without slots was made";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.message(), "edge counter.out → adder.in has no slots");
+  }
+  EXPECT_TRUE(graph.edges().empty());
+}
+
 TEST(ComposedGraph, NamesTheNearestActorWhereThereIsNone) {
   Graph graph;
   graph.add<Adder>("adder");
