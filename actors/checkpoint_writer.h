@@ -50,9 +50,9 @@ struct CheckpointWriterOptions {
 
 /// Collects the snapshots of a step, one from each connected stage, and writes them while training
 /// continues. Snapshots share the committed states, so no state in the CPU's memory is copied and
-/// no stage waits. While it writes, commits do not request another snapshot. In each other process,
-/// a ShardWriter writes the stages of that process. The checkpoint is published when all shards are
-/// written.
+/// no stage waits. While it writes, only the last commit requests another snapshot. In each other
+/// process, a ShardWriter writes the stages of that process. The checkpoint is published when all
+/// shards are written.
 ///
 ///     auto writer = graph.add<CheckpointWriter>("writer", {.folder = "checkpoints"});
 class CheckpointWriter final : public Actor {
