@@ -10,7 +10,7 @@
 #include "emulated.h"
 #include "emulator/emulation.h"
 #include "emulator/violations.h"
-#include "training_run.h"
+#include "tests/unit/actors/training_run.h"
 
 namespace troupe::testing {
 
