@@ -1,7 +1,7 @@
 // cuBLASLt and cuDNN behind ops/cuda/blas.h and dnn.h: they compute what the reference does, or
 // decline and do nothing. The emulator has no cuDNN.
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 #include <string>
@@ -122,6 +122,34 @@ TEST(ContractProducts, AddTheBiasOfTheirCall) {
                                           w.raw(), added.raw(), y.raw()));
     expect_near(stream, y, product_of(p, a, b, bias, zeros), 1e-4);
   }
+}
+
+// 1 + 2^-12 is 1 in TF32, which has ten bits of mantissa.
+TEST(ContractProducts, RoundFactorsToTf32OnlyIfTheStreamAllowsThatForMatrices) {
+  const EmulatedStream own;
+  const cuda::Product p{.rows = 64, .depth = 64, .columns = 64};
+  Tensor factors = Tensor::empty({64, 64}, DType::f64, Device::cpu());
+  reference::fill({}, 1 + 0x1p-12, factors);
+  const Tensor a = on_device(own.get(), cast(factors, DType::f32));
+  reference::fill({}, 1, factors);
+  const Tensor b = on_device(own.get(), cast(factors, DType::f32));
+  const auto product = [&](const Stream& stream) {
+    const Tensor y = Tensor::empty({64, 64}, DType::f32, stream.device);
+    EXPECT_TRUE(cuda::multiply_by_library(stream, p, {DType::f32, DType::f32}, a.raw(), b.raw(),
+                                          nullptr, y.raw()));
+    return on_cpu(stream, y).data<float>()[0];
+  };
+  constexpr float exact = 64 + 0x1p-6f;
+  Stream stream = own.get();
+  EXPECT_EQ(product(stream), exact);
+  stream.conv_tf32 = true;
+  EXPECT_EQ(product(stream), exact);
+  stream.matmul_tf32 = true;
+#ifdef TROUPE_CUDA_EMULATOR
+  EXPECT_EQ(product(stream), 64);
+#else
+  EXPECT_THAT(product(stream), ::testing::AnyOf(64, exact)) << "the library need not";
+#endif
 }
 
 TEST(ContractProducts, AreDeclinedForAddressesBetweenMultiplesOf16) {

@@ -197,6 +197,7 @@ TEST_F(Gpu, TrainsInOtherPrecisionsAndSaysSo) {
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr(", matmul_precision tf32, conv_precision tf32, on cuda:"),
                     Not(HasSubstr("tensor cores"))));
+  EXPECT_NE(digest("tf32"), digest("whole"));
   expect_evaluates_on_gpu("tf32");
   EXPECT_NEAR(test_loss(command({"eval", "tf32", "-r", "device=cpu"})),
               test_loss(command({"eval", "tf32"})), 1e-2);

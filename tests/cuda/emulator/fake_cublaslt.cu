@@ -1,9 +1,11 @@
 // cuBLASLt's functions that ops/cuda/blas.cpp calls, by their description in cublasLt.h, on the
-// emulator. A kernel of ops/cuda multiplies; f32 is not rounded to TF32.
+// emulator. A kernel of ops/cuda multiplies.
 
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -131,6 +133,15 @@ __global__ void multiply(TileProduct<T, F, Y> product, std::byte* workspace) {
       workspace[i] = std::byte{};
   troupe::cuda::tile_product_kernel(product);
 }
+
+/// A factor of a product in TF32: f32 without the last 13 bits of the mantissa, rounded to nearest.
+struct Tf32 {
+  float stored;
+  explicit operator float() const {
+    const auto bits = std::bit_cast<std::uint32_t>(stored);
+    return std::isfinite(stored) ? std::bit_cast<float>((bits + 0x1000u) & ~0x1fffu) : stored;
+  }
+};
 
 /// op(A) or op(B). If it is not transposed, the elements of a column are contiguous.
 template <class F>
@@ -308,6 +319,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                           static_cast<const void*>(workspace)})
     if (reinterpret_cast<std::uintptr_t>(one) % alignment != 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (!matmul.is_supported()) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (matmul.operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32)
+    return launch<float, Tf32, float>(matmul, alpha, beta, a, b, d, workspace, stream);
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
   troupe::cuda::visit_stored(*dtype_of(matmul.a.type), [&]<class F, class T>(F, T) {
     const auto run = [&]<class Y>(Y) {
