@@ -119,13 +119,20 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundInMixedPrecision) {
   for (const std::size_t slow : {0, 1, 2}) expect_bounded(run, slow);
 }
 
+/// The bytes of a part of the bound.
+std::size_t part_of(const PipelineOptions& pipeline, std::string_view what) {
+  const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
+  const auto part = std::ranges::find(parts, what, &MemoryBound::Part::what);
+  EXPECT_NE(part, parts.end()) << what;
+  return part == parts.end() ? 0 : part->bytes;
+}
+
 TEST(Memory, CountsTheStateTensorsOfTheOptimizerAndItsCopiesOfGradients) {
   const auto state = [](const Optimizer& optimizer, LossScaling scaling = LossScaling::none) {
     PipelineOptions pipeline = pipeline_of({.partition = {4}});
     pipeline.optimizer = optimizer;
     pipeline.loss_scale.mode = scaling;
-    const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), 0);
-    return std::ranges::find(bound.parts, "stage 0 state", &MemoryBound::Part::what)->bytes;
+    return part_of(pipeline, "stage 0 state");
   };
   const std::size_t one = state(Sgd{}) / 2;  // the committed version and the next
   EXPECT_EQ(state(Sgd{.momentum = 0.9}), 4 * one);
@@ -230,12 +237,7 @@ TEST(Memory, CountsTheWorkingMemoryOfKernels) {
   (void)model.backward(*pass, Tensor::zeros(y.shape(), DType::f32, y.layout()));
   const std::size_t borrowed = *backend(Device::cpu()).take_scratch(0).rbegin();
   ASSERT_GT(borrowed, 0u);
-  const auto scratch = [](const PipelineOptions& options) {
-    const MemoryBound bound = memory_bound(options, build_pipeline(options), 0);
-    const auto part = std::ranges::find(bound.parts, "kernels' scratch", &MemoryBound::Part::what);
-    return part == bound.parts.end() ? 0 : part->bytes;
-  };
-  EXPECT_GE(scratch(pipeline), borrowed);
+  EXPECT_GE(part_of(pipeline, "kernels' scratch"), borrowed);
 }
 
 TEST(Memory, CountsDeferredWeightGradientsAndTheOneAtWork) {
@@ -245,10 +247,7 @@ TEST(Memory, CountsDeferredWeightGradientsAndTheOneAtWork) {
     static const auto profile =
         measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 2);
     pipeline.block_costs = profile;
-    const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), 0);
-    const auto part =
-        std::ranges::find(bound.parts, "stage 1 activations", &MemoryBound::Part::what);
-    return std::pair{part->bytes, stage_bytes(pipeline, 1).deferred};
+    return std::pair{part_of(pipeline, "stage 1 activations"), stage_bytes(pipeline, 1).deferred};
   };
   const auto [eager, deferred] = stage(ScheduleKind::eager_one_forward_one_backward);
   EXPECT_GT(deferred, 0u);
@@ -285,14 +284,10 @@ TEST(Memory, CountsTheScratchOfKernels) {
   PipelineOptions pipeline = pipeline_of(small(ScheduleKind::gpipe));
   pipeline.block_costs =
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, {}, 4, 1);
-  const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
+  const std::size_t before = part_of(pipeline, "kernels' scratch");
   pipeline.block_costs[0].scratch_sizes.insert(pipeline.block_costs[0].scratch_bytes() +
                                                (std::size_t{1} << 30));
-  const auto more = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
-  const auto scratch = [](const auto& all) {
-    return std::ranges::find(all, "kernels' scratch", &MemoryBound::Part::what)->bytes;
-  };
-  EXPECT_GE(scratch(more), scratch(parts) + 3 * (std::size_t{1} << 30));
+  EXPECT_GE(part_of(pipeline, "kernels' scratch"), before + 3 * (std::size_t{1} << 30));
 }
 
 TEST(Memory, CountsEachSlotOfTheEdges) {
@@ -367,9 +362,7 @@ TEST(Memory, CountsAWorkspaceForEachStageOfADevice) {
   pipeline.block_costs[1].scratch_sizes = {1000};
   pipeline.block_costs[3].scratch_sizes = {80};
   pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
-  const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
-  EXPECT_EQ(std::ranges::find(parts, "workspaces of kernels", &MemoryBound::Part::what)->bytes,
-            1080u + 1080u / 4);
+  EXPECT_EQ(part_of(pipeline, "workspaces of kernels"), 1080u + 1080u / 4);
 }
 
 // A graph keeps a block of each size, which serves for no other.
@@ -378,15 +371,55 @@ TEST(Memory, CountsWorkspacesOfEachSizeOnceForEachGraphOfADevice) {
   pipeline.cuda_graphs = true;
   pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
   pipeline.block_costs.resize(4);
-  const auto graphs = [&] {
-    const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
-    return std::ranges::find(parts, "stage 0 CUDA graphs", &MemoryBound::Part::what)->bytes;
-  };
+  const auto graphs = [&] { return part_of(pipeline, "stage 0 CUDA graphs"); };
   const std::size_t without = graphs();
   pipeline.block_costs[0].scratch_sizes = {400, 1000};
   pipeline.block_costs[2].scratch_sizes = {80, 1000};
   // Of a micro-batch in training, and of one in evaluation.
   EXPECT_EQ(graphs() - without, 2 * 1480u + 2 * 1480u / 4);
+}
+
+// Each micro-batch that a stage may hold between its passes has a graph of its own, and so has one
+// of each size. The graph of evaluation is one more.
+TEST(Memory, CountsTheGraphsOfEachMicroBatchInFlight) {
+  const auto lanes = [](ScheduleKind schedule, std::int64_t batch_size) {
+    PipelineOptions pipeline = pipeline_of({.partition = {2, 2},
+                                            .micro_batches = 4,
+                                            .batch_size = batch_size,
+                                            .samples = 3 * batch_size,
+                                            .schedule = schedule});
+    pipeline.cuda_graphs = true;
+    pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
+    pipeline.block_costs.resize(4);
+    const auto graphs = [&] { return part_of(pipeline, "stage 0 CUDA graphs"); };
+    const std::size_t without = graphs();
+    pipeline.block_costs[0].saved_bytes = 4000;
+    return (graphs() - without) / 5000 - 1;
+  };
+  EXPECT_EQ(lanes(ScheduleKind::one_forward_one_backward, 8), 2u);
+  EXPECT_EQ(lanes(ScheduleKind::gpipe, 8), 4u);
+  EXPECT_EQ(lanes(ScheduleKind::eager_one_forward_one_backward, 8), 3u);
+  EXPECT_EQ(lanes(ScheduleKind::one_forward_one_backward, 9), 3u) << "one of three samples";
+  EXPECT_EQ(lanes(ScheduleKind::one_forward_one_backward, 10), 4u) << "two of each size";
+}
+
+TEST(Memory, CountsWhatAStageComputesIn) {
+  PipelineOptions pipeline = pipeline_of({.partition = {4}, .micro_batches = 4});
+  const auto activations = [&] { return part_of(pipeline, "stage 0 activations"); };
+  // A pass adds up the gradient before it is sent.
+  std::size_t gradient = 0;
+  for (const BucketBytes& bucket : bucket_bytes(pipeline, 0)) gradient += bucket.all();
+  ASSERT_GT(gradient, 0u);
+  EXPECT_EQ(activations(), gradient + gradient / 4);
+  pipeline.block_costs.resize(4);
+  pipeline.block_costs[0].working_bytes = 400;
+  pipeline.block_costs[2].working_bytes = 1000;
+  const std::size_t unscaled = activations();
+  EXPECT_EQ(unscaled, (gradient + 1000) * 5 / 4) << "one block computes at a time";
+  pipeline.block_costs[3].widened_bytes = 80;
+  EXPECT_EQ(activations(), unscaled);
+  pipeline.loss_scale.mode = LossScaling::dynamic;
+  EXPECT_EQ(activations(), unscaled + 100) << "the loss's gradient, scaled";
 }
 
 /// A data set of which each thread that reads takes a MiB.
