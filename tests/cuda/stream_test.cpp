@@ -19,6 +19,7 @@
 #include "emulator/violations.h"
 #include "ops/backend.h"
 #include "ops/cuda/elements.h"
+#include "ops/cuda/event.h"
 #include "ops/cuda/pinned.h"
 #include "ops/kernels.h"
 #include "ops/on_device.h"
@@ -490,6 +491,27 @@ TEST(CudaCopy, GivesPinnedMemoryBackWhereTheDeviceHasFailed) {
   EXPECT_FALSE(end_of(fence));
   EXPECT_NE(cuda::Pinned(x.bytes()).data(), nullptr);
   EXPECT_EQ(cuda_on_cpu::counts().pinned_blocks, blocks);
+}
+
+// The caller frees both tensors then, and the blocks of pinned memory are free.
+TEST(CudaCopy, IsOverWhenItFailsForWantOfAnEvent) {
+  EmulatedStream stream;
+  Tensor plain = on_cpu_filled(1), pinned = empty_on_cpu(plain.shape(), DType::f32, emulated_gpu());
+  std::ranges::copy(values(plain), pinned.data<float>());
+  Tensor there = on_device(stream.get(), plain), arrives = on_cpu_filled(0);
+  synchronize(stream.get());
+  (void)cuda::Pinned(plain.bytes());  // a block that no event guards is free for the copies
+  const Emulation emulation({.pace = Pace::by_hand, .refuses_events = true});
+  std::vector<cuda::Event> all;  // that are kept for reuse
+  EXPECT_THROW(while (true) all.push_back(cuda::Event::record(cuda::native(stream.get()))),
+               OutOfMemory);
+  for (const auto& [from, to] :
+       {std::pair(&plain, &there), {&pinned, &there}, {&there, &arrives}}) {
+    const auto before = cuda_on_cpu::counts().operations;
+    EXPECT_THROW(table(stream.get()).copy(stream.get(), *from, *to), OutOfMemory);
+    EXPECT_FALSE(Emulation::advance()) << "nothing is left to do";
+    EXPECT_GT(cuda_on_cpu::counts().operations, before);
+  }
 }
 
 TEST(CudaCopy, ConvertsInBothDirectionsAndWithinTheDevice) {

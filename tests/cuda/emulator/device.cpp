@@ -154,6 +154,7 @@ cudaError_t Device::destroy_stream(cudaStream_t stream) {
 cudaError_t Device::create_event(cudaEvent_t* event, bool timed) {
   const std::lock_guard lock(mutex_);
   if (const cudaError_t error = refuse(); error != cudaSuccess) return error;
+  if (options_.refuses_events) return cudaErrorMemoryAllocation;
   *event = make_handle<cudaEvent_t>(last_handle_);
   events_.emplace(*event, std::make_shared<Recording>(Recording{.timed = timed}));
   return cudaSuccess;

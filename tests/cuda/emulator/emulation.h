@@ -27,6 +27,7 @@ struct EmulationOptions {
   /// something in order on a stream that has run kernels or copies.
   std::uint64_t left_out_wait = 0;
   bool refuses_graphs = false;  ///< no memory is left to make a graph ready
+  bool refuses_events = false;  ///< or to make an event
   // Of memory; what is allocated at the beginning counts.
   std::size_t device_bytes = SIZE_MAX, pinned_bytes = SIZE_MAX;
   /// Must be free for a kernel to be launched, as for the code of one that is not loaded yet.
