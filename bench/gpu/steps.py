@@ -212,23 +212,40 @@ def sanitizer(call):
             "status": "not run" if "not run" in statuses.values() else "passed"}
 
 
+def lacks_bf16(refused):
+    """Whether a run was refused for a GPU before sm_80."""
+    return "does not multiply in bf16" in str(refused)
+
+
 def same_bits(call):
-    """One run twice, and in other forms."""
+    """One run twice, and in other forms, in each precision."""
     work = TINY if call.place.emulator else ROWS[0].work
     trainings = call.trainings()
     steps = 2 if call.place.emulator else 20
     base = [*work.train_options(), *synthetic(work), "train.micro_batches=2"]
-    ways = {"once": [], "again": [], "two stages": ["parallel.pipeline=2"], "two replicas": ["parallel.data=2"],
-            "CUDA graphs": ["cuda_graphs=true"], "resident images": ["data.resident=true"]}
-    rows = []
+    few = {"once": [], "again": [], "two stages": ["parallel.pipeline=2"]}
+    every = {**few, "two replicas": ["parallel.data=2"], "CUDA graphs": ["cuda_graphs=true"],
+             "resident images": ["data.resident=true"]}
+    rows, failed, firsts = [], [], {}
     with tempfile.TemporaryDirectory() as folder:
-        for number, (way, options) in enumerate(ways.items()):
-            output = Path(folder) / str(number)
-            trainings.train([*base, *options], steps, keep=output)
-            rows.append({"run": way, "digest": trainings.digest(output)[:16]})
-    kinds = {row["digest"] for row in rows}
-    return {"summary": f"{len(rows)} runs of {steps} steps end with {len(kinds)} digest(s)", "table": rows,
-            "failed": [] if len(kinds) == 1 else [row["run"] for row in rows if row["digest"] != rows[0]["digest"]]}
+        for precision, chosen in PRECISIONS.items():
+            for way, options in (every if precision == "32-true" else few).items():
+                row = {"precision": precision, "run": way}
+                rows.append(row)
+                output = Path(folder) / str(len(rows))
+                try:
+                    trainings.train([*base, *chosen, *options], steps, keep=output)
+                except Refused as refused:
+                    row["digest"] = f"refused: {refused}"
+                    if not lacks_bf16(refused):
+                        failed.append(f"{precision}, {way}")
+                    break
+                row["digest"] = trainings.digest(output)[:16]
+                if row["digest"] != firsts.setdefault(precision, row["digest"]):
+                    failed.append(f"{precision}, {way}")
+    kinds = {row["digest"] for row in rows if row["precision"] in firsts}
+    return {"summary": f"{len(rows)} runs of {steps} steps end with {len(kinds)} digests in {len(firsts)} precisions",
+            "table": rows, "failed": failed}
 
 
 def resumption(call):
@@ -282,9 +299,7 @@ def precisions(call):
                          "farthest from f64 on the CPU": f"{far:.2e}", "_far": far})
         except Refused as refused:
             rows.append({"precision": name, "result": f"refused: {refused}"})
-    # GPUs before sm_80 have no bf16.
-    failed = [row["precision"] for row in rows
-              if row["result"] != "ran" and "does not multiply in bf16" not in row["result"]]
+    failed = [row["precision"] for row in rows if row["result"] != "ran" and not lacks_bf16(row["result"])]
     # Generous: rounding is amplified from step to step.
     bounds = {"64-true": 1e-7, "32-true": 1e-2, "tf32": 0.05, "bf16-mixed": 0.1, "16-mixed": 0.1}
     failed += [row["precision"] for row in rows

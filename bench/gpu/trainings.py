@@ -86,7 +86,7 @@ class Trainings:
         options = [*work.train_options(), *synthetic(work), *precision]
         each = 1
         if self.place.emulator:
-            warm = repetitions = 1
+            warm, repetitions = 2, 1  # the second loss is that of changed weights
         else:
             probe = self.train(options, warm + 10)
             pace = (probe[-1]["training_seconds"] - probe[warm - 1]["training_seconds"]) / 10

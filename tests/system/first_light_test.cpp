@@ -65,7 +65,7 @@ TEST_F(FirstLight, RunsEachStepOnTheEmulatorOrSaysWhyNot) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.out << outcome.error << text("results.md");
   const std::string found = text("results.md");
   EXPECT_THAT(found, HasSubstr("| contract | passed |"));
-  EXPECT_THAT(found, HasSubstr("6 runs of 2 steps end with 1 digest(s)"));
+  EXPECT_THAT(found, HasSubstr("15 runs of 2 steps end with 4 digests in 4 precisions"));
   EXPECT_THAT(found, HasSubstr("| resumption | passed |"));
   EXPECT_THAT(found, HasSubstr("| sanitizer | not run |"));
   EXPECT_THAT(found, HasSubstr("compute-sanitizer needs a GPU"));
@@ -144,7 +144,10 @@ class Trainings:
         return f"{self.digests:016}"
 call = SimpleNamespace(place=SimpleNamespace(emulator=True), trainings=Trainings)
 print(steps.same_bits(call)["failed"]))"),
-            "['again', 'two stages', 'two replicas', 'CUDA graphs', 'resident images']\n");
+            "['32-true, again', '32-true, two stages', '32-true, two replicas', "
+            "'32-true, CUDA graphs', '32-true, resident images', 'tf32, again', "
+            "'tf32, two stages', 'bf16-mixed, again', 'bf16-mixed, two stages', "
+            "'16-mixed, again', '16-mixed, two stages']\n");
 }
 
 // Trainings that are refused, for the reason of an old GPU or for another.
