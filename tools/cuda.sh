@@ -201,7 +201,7 @@ most_threads() {
 }
 
 # judge_kernels FILE <ptxas's words: prints "kernels registers" of a file; fails with a reason for a spill, for an array
-# in local memory, and for a kernel whose registers do not suffice for its largest block.
+# in local memory, for a kernel whose registers do not suffice for its largest block, and without any kernel.
 judge_kernels() {
   awk -v file="$1" -v threads="$(most_threads "$1")" '
     /Compiling entry function/ { match($0, /for .sm_[0-9]+/); where = substr($0, RSTART + 5, RLENGTH - 5); split($0, part, "\047"); name = part[2] }
@@ -214,7 +214,7 @@ judge_kernels() {
       if (used * threads > 65536) { print file " (" where ", " name "): " used " registers in blocks of " threads " threads"; bad = 1 }
     }
     /warning|error/ { print; bad = 1 }
-    END { if (bad) exit 1; print kernels + 0, most + 0 }'
+    END { if (!kernels) print file ": nothing is said of any kernel"; if (bad || !kernels) exit 1; print kernels, most }'
 }
 
 # check_version HOME: every .cu by the nvcc of one toolkit.
