@@ -177,9 +177,18 @@ void end_run(SupervisorActor* self, const EndRun& end) {
   if (supervisor.awaited == 0) report_end(self);
 }
 
+void report_trace(SupervisorActor* self) {
+  const std::vector<TraceEvent>& trace = self->state.trace;
+  for (auto from = trace.begin(); from != trace.end();) {
+    const auto to = from + std::min<std::ptrdiff_t>(TracePart::most_events, trace.end() - from);
+    report(self, TracePart{.begun = self->state.begun, .events = {from, to}});
+    from = to;
+  }
+}
+
 void report_end(SupervisorActor* self) {
   ProcessSupervisor& supervisor = self->state;
-  ProcessEnded ended{.begun = supervisor.begun, .trace = std::move(supervisor.trace)};
+  ProcessEnded ended;
   for (std::size_t actor = 0; actor < supervisor.reports.size(); ++actor) {
     if (!is_here(supervisor, actor)) continue;
     supervisor.reports[actor].process = supervisor.run->placement.here();
@@ -190,11 +199,12 @@ void report_end(SupervisorActor* self) {
         supervisor.reports[actor].sent.push_back(supervisor.run->sent[edge]);
     ended.actors.push_back(std::move(supervisor.reports[actor]));
   }
+  if (!supervisor.end->failure) report_trace(self);
   if (supervisor.leader) return report(self, std::move(ended));
   if (supervisor.run->placement.leads())
     return conclude(self, *supervisor.end->failure);  // it failed before it had a leader
   RunReport here{.actors = ended.actors,
-                 .trace = ended.trace,
+                 .trace = std::move(supervisor.trace),
                  .steps = supervisor.end->steps,
                  .replacements = supervisor.end->replacements,
                  .stopped = supervisor.end->stopped};

@@ -16,7 +16,7 @@ namespace troupe::flow {
 struct ProcessSupervisor {
   std::shared_ptr<RunState> run;
   std::unique_ptr<RunLeader> leader;  ///< in process 0
-  std::int64_t begun = 0;             ///< see ProcessEnded
+  std::int64_t begun = 0;             ///< see TracePart
   std::vector<caf::actor> hosts;      ///< by actor; null for failed actors and those elsewhere
   std::vector<std::uint32_t> incarnations;
   std::vector<std::string> causes;          ///< why an actor failed; empty while it runs

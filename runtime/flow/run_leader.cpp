@@ -61,6 +61,8 @@ void RunLeader::receive(std::uint32_t process, const RunMessage& message,
     end_if_done();
   } else if (const auto* done = std::get_if<PhaseDone>(&message)) {
     phase_done(process, *done, now);
+  } else if (const auto* part = std::get_if<TracePart>(&message)) {
+    add_trace(*part);
   } else if (const auto* report = std::get_if<ProcessEnded>(&message)) {
     ended(process, *report);
   } else if (const auto* failed = std::get_if<RunFailed>(&message)) {
@@ -187,6 +189,15 @@ void RunLeader::end(const std::optional<Error>& failure) {
   order_(EndRun{failure_, supervisor_.steps(), incarnation_, supervisor_.stopped()});
 }
 
+void RunLeader::add_trace(const TracePart& part) {
+  const std::chrono::nanoseconds shift(part.begun - begun_);
+  for (TraceEvent event : part.events) {
+    event.begin += shift;
+    event.end += shift;
+    report_.trace.push_back(std::move(event));
+  }
+}
+
 void RunLeader::ended(std::uint32_t process, const ProcessEnded& report) {
   if (ended_[process]) return;
   ended_[process] = true;
@@ -195,12 +206,6 @@ void RunLeader::ended(std::uint32_t process, const ProcessEnded& report) {
   for (std::size_t actor = 0; actor < graph_.actors().size(); ++actor)
     if (placement_.of(actor) == process && next < report.actors.size())
       report_.actors[actor] = report.actors[next++];
-  const std::chrono::nanoseconds shift(report.begun - begun_);
-  for (TraceEvent event : report.trace) {
-    event.begin += shift;
-    event.end += shift;
-    report_.trace.push_back(event);
-  }
 }
 
 Result<RunReport> RunLeader::report() {

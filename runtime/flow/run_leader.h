@@ -46,6 +46,7 @@ class RunLeader {
   void replace(const ActorFailed& failure, Supervisor::Clock::time_point now);
   void phase_done(std::uint32_t process, const PhaseDone& done, Supervisor::Clock::time_point now);
   void begin_phase(ReplacementPhase phase);
+  void add_trace(const TracePart& part);
   void ended(std::uint32_t process, const ProcessEnded& report);
   void end_if_done();
   void end(const std::optional<Error>& failure);
@@ -55,7 +56,7 @@ class RunLeader {
   const RunOptions& options_;
   Order order_;
   Supervisor supervisor_;
-  std::int64_t begun_;                       ///< as ProcessEnded::begun
+  std::int64_t begun_;                       ///< as TracePart::begun
   std::uint32_t incarnation_ = 0;            ///< the newest one: replacements so far
   std::vector<std::uint32_t> incarnations_;  ///< by actor
   std::optional<Replacement> replacing_;

@@ -3,6 +3,7 @@
 // their actors to the leader, which decides for all processes and sends orders. Within one process
 // the same messages are function calls.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -41,16 +42,21 @@ struct RunFailed {
   Error error{ErrorCode::internal, {}};
   static void members(auto& self, auto& visit) { visit(self.error); }
 };
-/// The answer to EndRun.
-struct ProcessEnded {
-  std::int64_t begun = 0;           ///< when this process's run began, in Unix nanoseconds
-  std::vector<ActorReport> actors;  ///< of this process
-  std::vector<TraceEvent> trace;
+/// A part of the trace of a process, which precedes its ProcessEnded. The whole trace of a long run
+/// would exceed the size of a message (Member::send).
+struct TracePart {
+  static constexpr std::size_t most_events = 10'000;
+  std::int64_t begun = 0;  ///< when this process's run began, in Unix nanoseconds
+  std::vector<TraceEvent> events;
   static void members(auto& self, auto& visit) {
     visit(self.begun);
-    visit(self.actors);
-    visit(self.trace);
+    visit(self.events);
   }
+};
+/// The answer to EndRun.
+struct ProcessEnded {
+  std::vector<ActorReport> actors;  ///< of this process
+  static void members(auto& self, auto& visit) { visit(self.actors); }
 };
 
 // Orders of the leader, besides Commit (runtime/flow/actor.h).
@@ -109,7 +115,7 @@ struct Flushed {
   static void members(auto& self, auto& visit) { visit(self.incarnation); }
 };
 
-using RunMessage = std::variant<Vote, ActorFailed, ActorStatus, StopRequest, RunFailed,
+using RunMessage = std::variant<Vote, ActorFailed, ActorStatus, StopRequest, RunFailed, TracePart,
                                 ProcessEnded, Commit, Replacement, PhaseDone, EndRun, Flushed>;
 
 }  // namespace troupe

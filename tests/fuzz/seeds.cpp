@@ -178,15 +178,15 @@ void flow_seeds(const fs::path& folder) {
   write(folder / "packet", remote::encode(packet, graph).bytes);
   write(folder / "credit", remote::encode(Credit{2, 3, 4}, graph).bytes);
   const Error error(ErrorCode::io, "what", "remedy");
-  const std::vector<RunMessage> messages = {
-      Vote{1, 2, 3},
-      ActorFailed{1, 2, "why", error},
-      ActorStatus{1, true, true},
-      RunFailed{error},
-      ProcessEnded{.actors = {{.name = "stage/0"}}, .trace = {{1, "F", {1, Purpose::train, 2}}}},
-      Commit{1, true, true, true},
-      Replacement{.actors = {1, 2}, .newest = Commit{}},
-      EndRun{.failure = error}};
+  const std::vector<RunMessage> messages = {Vote{1, 2, 3},
+                                            ActorFailed{1, 2, "why", error},
+                                            ActorStatus{1, true, true},
+                                            RunFailed{error},
+                                            TracePart{.events = {{1, "F", {1, Purpose::train, 2}}}},
+                                            ProcessEnded{.actors = {{.name = "stage/0"}}},
+                                            Commit{1, true, true, true},
+                                            Replacement{.actors = {1, 2}, .newest = Commit{}},
+                                            EndRun{.failure = error}};
   for (std::size_t i = 0; i < messages.size(); ++i)
     write(folder / ("run_message" + std::to_string(i)), remote::encode(messages[i], graph).bytes);
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
 #include <numeric>
 
@@ -57,8 +58,9 @@ std::string outcome(std::future<RunReport>& run) {
 }
 
 /// Starts the graph's run in each process of the placement.
-std::vector<std::future<RunReport>> start(const Graph& graph, std::uint64_t seed,
-                                          RunOptions options = {}) {
+std::vector<std::future<RunReport>> start(
+    const Graph& graph, std::uint64_t seed, RunOptions options = {},
+    const std::function<std::shared_ptr<Bridge>(std::shared_ptr<Bridge>)>& around = {}) {
   std::uint32_t processes = 1;
   for (const auto& actor : graph.actors()) processes = std::max(processes, actor.process + 1);
   const auto links = make_memory_links(graph, processes, seed);
@@ -68,6 +70,7 @@ std::vector<std::future<RunReport>> start(const Graph& graph, std::uint64_t seed
     options.process = here;
     options.processes = processes;
     options.bridge = std::make_shared<MemoryBridge>(links, here);
+    if (around) options.bridge = around(options.bridge);
     runs.push_back(
         std::async(std::launch::async, [&graph, options] { return run(graph, options); }));
   }
@@ -236,6 +239,47 @@ TEST(RunOverProcesses, TheLeaderReportsAllActorsAndTheirProcesses) {
   EXPECT_EQ(report.trace.size(), 4u * count);
   EXPECT_EQ(processes[1].get().actors.size(), 2u);
   EXPECT_EQ(processes[2].get().actors.size(), 1u);
+}
+
+/// Sends the parts of a trace as they are.
+class PartsOfTraces final : public Bridge {
+ public:
+  PartsOfTraces(std::shared_ptr<Bridge> inner, std::vector<std::size_t>* sizes)
+      : inner_(std::move(inner)), sizes_(sizes) {}
+  void open(OnMessage on_message, OnLost on_lost) override {
+    inner_->open(std::move(on_message), std::move(on_lost));
+  }
+  void close() override { inner_->close(); }
+  void send(std::uint32_t to, BridgeMessage message) override {
+    const auto* report = std::get_if<RunMessage>(&message);
+    if (const auto* part = report ? std::get_if<TracePart>(report) : nullptr)
+      sizes_->push_back(part->events.size());
+    inner_->send(to, std::move(message));
+  }
+
+ private:
+  std::shared_ptr<Bridge> inner_;
+  std::vector<std::size_t>* sizes_;
+};
+
+TEST(RunOverProcesses, SendsALongTraceInParts) {
+  constexpr std::uint32_t many = TracePart::most_events;
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  const auto counter = graph.add<Counter>("counter", many);
+  const auto adder = graph.add<Adder>("adder");
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{many});
+  graph.connect(counter, &Counter::out, adder, &Adder::in, {.slots = 4});
+  graph.connect(adder, &Adder::out, collector, &Collector::in, {.slots = 4});
+  graph.place(counter, 1);
+  graph.place(adder, 1);
+  std::vector<std::size_t> sizes;
+  auto processes = start(graph, 1, {.trace = true}, [&](std::shared_ptr<Bridge> bridge) {
+    return std::make_shared<PartsOfTraces>(std::move(bridge), &sizes);
+  });
+  EXPECT_EQ(processes[0].get().trace.size(), std::size_t{3} * many);
+  EXPECT_EQ(processes[1].get().trace.size(), std::size_t{2} * many);
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{many, many}));
 }
 
 TEST(RunOverProcesses, MailboxesStayWithinTheSlots) {

@@ -338,14 +338,21 @@ TEST_F(RunLeaderTest, TracesOfAllProcessesCountFromTheStartOfTheLeader) {
     receive(2, Vote{other_voter, 0, step});
   }
   using std::chrono::nanoseconds;
+  const auto part = [](std::int64_t begun, int begin) {
+    return TracePart{begun, {{voter, "F", {}, nanoseconds(begin), nanoseconds(begin + 2)}}};
+  };
   receive(0, ProcessEnded{});
-  receive(1,
-          ProcessEnded{.begun = 100, .trace = {{voter, "F", {}, nanoseconds(5), nanoseconds(7)}}});
+  receive(1, part(100, 5));
+  receive(1, part(100, 8));
+  receive(1, ProcessEnded{});
+  receive(2, part(-3, 4));
   receive(2, ProcessEnded{});
   const RunReport report = leader_->report().value();
-  ASSERT_EQ(report.trace.size(), 1u);
+  ASSERT_EQ(report.trace.size(), 3u);
   EXPECT_EQ(report.trace[0].begin, nanoseconds(105));
   EXPECT_EQ(report.trace[0].end, nanoseconds(107));
+  EXPECT_EQ(report.trace[1].begin, nanoseconds(108));
+  EXPECT_EQ(report.trace[2].begin, nanoseconds(1));
 }
 
 TEST_F(RunLeaderTest, RefusesUnknownActors) {
