@@ -156,17 +156,14 @@ bool print_fit(const PlannedRun& run, std::size_t needed) {
 }  // namespace
 
 bool print_memory(const PlannedRun& run) {
-  bool fits = true;
-  if (run.gpu) {
-    const std::size_t needed = print_parts(run, Place::device, " of the GPU");
-    fits = print_fit(run, needed);
-    if (!run.gpu->without_cudnn.empty())
-      print_out("cuDNN's workspaces, up to 2 GiB for each stage, are not counted: {}\n",
-                run.gpu->without_cudnn);
-  }
   print_parts(run, Place::cpu, run.gpu ? " of the CPU" : "");
   print_out("these are tensors and samples; the program itself needs about 50 MiB more\n");
-  return fits;
+  if (!run.gpu) return true;
+  const std::size_t needed = print_parts(run, Place::device, " of the GPU");
+  if (!run.gpu->without_cudnn.empty())
+    print_out("cuDNN's workspaces, up to 2 GiB for each stage, are not counted: {}\n",
+              run.gpu->without_cudnn);
+  return print_fit(run, needed);
 }
 
 }  // namespace troupe

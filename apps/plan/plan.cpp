@@ -235,9 +235,6 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
     for (const std::string& warning : warnings) print_out("warning: {}\n", warning);
   print_out("\n");
   print_stages(planned);
-  const bool fits = print_memory(planned);
-  if (!is_described(planned)) print_schedule(planned);
-  if (processes > 1) print_processes(planned);
   print_edges(planned);
   if (is_described(planned))
     print_out(
@@ -245,6 +242,9 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
         given.pipeline.partition.empty() && pipeline.partition.size() > 1
             ? "the partition comes from times on this CPU; parallel.partition sets a fixed one\n"
             : "");
+  const bool fits = print_memory(planned);
+  if (!is_described(planned)) print_schedule(planned);
+  if (processes > 1) print_processes(planned);
   return fits ? exit_done : exit_failed;
 }
 

@@ -39,7 +39,7 @@ inline bool is_described(const PlannedRun& run) { return run.gpu && run.gpu->des
 
 double milliseconds(std::chrono::nanoseconds time);
 
-/// Prints the memory bound, of the GPU and of the CPU, and whether the first fits. False if not.
+/// Prints the memory bound, of the CPU and of the GPU, and whether the second fits. False if not.
 bool print_memory(const PlannedRun& run);
 
 /// Prints the table of edges: slots, bytes of a slot, bytes of a step, and whether the bytes leave
