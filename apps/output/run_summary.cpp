@@ -64,6 +64,10 @@ double busy_threads(const RunReport& report, const RunShape& shape) {
   return busy / (shape.actor_threads * shape.processes);
 }
 
+bool all_threads_busy(const RunReport& report, const RunShape& shape) {
+  return busy_threads(report, shape) > 0.9;
+}
+
 bool loader_is_slow(const RunReport& report, const std::vector<StageShare>& stages) {
   constexpr double much = 0.2, little = 0.2;
   return stages.front().no_input > much &&
@@ -93,6 +97,11 @@ int stages_here(const RunShape& shape, std::size_t stages) {
   return (all + shape.processes - 1) / shape.processes;
 }
 
+/// No stage slows the others where they take turns on too few threads.
+bool lacks_threads(const RunReport& report, const RunShape& shape, std::size_t stages) {
+  return all_threads_busy(report, shape) && stages_here(shape, stages) > shape.actor_threads;
+}
+
 std::string more_threads(const RunShape& shape, std::size_t stages) {
   const int wanted = stages_here(shape, stages);
   if (wanted <= shape.actor_threads) return {};
@@ -106,9 +115,8 @@ std::string more_threads(const RunShape& shape, std::size_t stages) {
 
 std::string try_what(const RunReport& report, const RunShape& shape,
                      const std::vector<StageShare>& stages, const StageShare& most) {
-  constexpr double full = 0.9, uneven = 1.2, long_wait = 0.1;
-  if (!shape.on_gpu && busy_threads(report, shape) > full)
-    return more_threads(shape, stages.size());
+  constexpr double uneven = 1.2, long_wait = 0.1;
+  if (!shape.on_gpu && all_threads_busy(report, shape)) return more_threads(shape, stages.size());
   if (loader_is_slow(report, stages))
     return fmt::format("{} waited for data: try data.workers={}", stages.front().name,
                        shape.workers + 1);
@@ -148,7 +156,8 @@ std::string run_summary(const RunReport& report, const RunShape& shape) {
                                  stages.size() == 1 ? most.name : "stages", 100 * mean);
   if (shape.on_gpu && (stages.size() > 1 || shape.replicas > 1))
     text += fmt::format(" on average; {} share the GPU", stages.size() > 1 ? "they" : "replicas");
-  else if (stages.size() > 1 && most.compute > even * mean)
+  else if (stages.size() > 1 && most.compute > even * mean &&
+           !lacks_threads(report, shape, stages.size()))
     text += fmt::format("; the bottleneck is {} with {:.0f} %", most.name, 100 * most.compute);
   std::string advice = try_what(report, shape, stages, most);
   if (advice.empty() && shape.unused_cores > 0)

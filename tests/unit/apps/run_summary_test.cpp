@@ -51,6 +51,19 @@ TEST(RunSummary, NamesTheBottleneckAndTheShareOfComputing) {
               HasSubstr("stages computed 68 % of the time; the bottleneck is stage/1 with 78 %"));
 }
 
+TEST(RunSummary, NamesNoBottleneckWhereStagesTakeTurnsOnTheThreads) {
+  const auto report =
+      run_of({actor("loader", 5, 0, 95), actor("stage/0", 34, 30, 20), actor("stage/1", 49, 30, 1),
+              actor("stage/2", 48, 30, 1), actor("stage/3", 52, 20, 1)});
+  RunShape shape = two_stages();
+  shape.partition = {3, 3, 3, 3};
+  EXPECT_EQ(run_summary(report, shape),
+            "stages computed 46 % of the time\n4 stages share 2 actor threads: more cores would "
+            "make them faster");
+  shape.actor_threads = 4;
+  EXPECT_THAT(run_summary(report, shape), Not(HasSubstr("share")));
+}
+
 TEST(RunSummary, SaysHowLongThePipelineBubbleIs) {
   const auto report =
       run_of({actor("loader", 5, 0, 95), actor("stage/0", 68, 0, 29), actor("stage/1", 70, 20, 1)});
