@@ -162,7 +162,8 @@ std::string printable(std::string_view text, std::size_t longest, std::string_vi
 }
 
 std::string listed(std::span<const std::string> names, std::size_t at_most) {
-  const auto shown = names.subspan(0, std::min(at_most, names.size()));
+  const bool all = names.size() <= at_most + 1;  // a name takes no more room than "and 1 more"
+  const auto shown = names.subspan(0, all ? names.size() : at_most);
   const std::string more =
       names.size() > shown.size() ? fmt::format(" and {} more", names.size() - shown.size()) : "";
   return fmt::format("{}{}", fmt::join(shown, ", "), more);

@@ -46,7 +46,8 @@ bool is_control(unsigned char character);
 /// that is no part of UTF-8.
 std::string printable(std::string_view text, std::size_t longest = 100, std::string_view kept = {});
 
-/// The first names of a list, separated by commas, and the number of the rest: "a, b and 7 more".
+/// The first names of a list, separated by commas, and the number of the rest if it is not one: "a,
+/// b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
 
 /// Increasing numbers, with consecutive numbers as a range: "0-3", "0-1 4".

@@ -102,7 +102,8 @@ TEST(Printable, EndsBetweenCharacters) {
 
 TEST(Listed, CountsWhatItLeavesOut) {
   const std::vector<std::string> names = {"a", "b", "c"};
-  EXPECT_EQ(listed(names, 2), "a, b and 1 more");
+  EXPECT_EQ(listed(names, 1), "a and 2 more");
+  EXPECT_EQ(listed(names, 2), "a, b, c");
   EXPECT_EQ(listed(names, 3), "a, b, c");
   EXPECT_EQ(listed({}, 3), "");
 }
