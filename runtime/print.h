@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-/// Writes a formatted text in one call. Never throws; std::ferror(stream) reports lost text.
+/// Writes a formatted text in one call. Lost text is no error; std::ferror(stream) reports it.
 template <class... Values>
 void print_to(std::FILE* stream, fmt::format_string<Values...> text, Values&&... values) {
   const std::string whole = fmt::format(text, std::forward<Values>(values)...);

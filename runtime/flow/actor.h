@@ -180,8 +180,8 @@ class Actor {
   /// A writer (takes_snapshots) calls this when it becomes able, or unable, to take the next
   /// snapshot. Commits request a snapshot only when all writers can take it.
   void accept_snapshots(bool yes) { status().accepts_snapshot = yes; }
-  /// A function that hands work to this actor from any thread. Work for an incarnation that has
-  /// ended is dropped.
+  /// A function that hands work to this actor from any thread; empty in the constructor. Work for
+  /// an incarnation that has ended is dropped.
   std::function<void(Post)> poster() const { return post_; }
 
  private:

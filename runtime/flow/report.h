@@ -49,7 +49,8 @@ struct ActorReport {
   std::uint64_t dropped = 0;      ///< messages of older incarnations or repeated ones
   std::size_t peak_mailbox = 0;   ///< most messages that waited at once
   std::size_t mailbox_bound = 0;  ///< slots of its edges, both ways
-  /// Messages by outgoing edge, in the order of the graph, without those that were sent again.
+  /// Messages by outgoing edge, in the order of the graph. Those that a replacement computes again
+  /// count again; those that are resent to a replacement do not.
   std::vector<std::uint64_t> sent;
 
   static void members(auto& self, auto& visit) {

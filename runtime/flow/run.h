@@ -67,8 +67,8 @@ struct RunOptions {
 /// deterministic scheduling it does all the work).
 ///
 /// Throws Error: bad_graph for a deadlock or a port without an edge, actor_failed if a restart
-/// budget is spent, peer_lost if another process is lost. Every process throws the same error, with
-/// one exception: if an actor fails after the leader has ended the run, only process 0 throws.
+/// budget is spent, peer_lost if another process is lost. Processes that can reach process 0 throw
+/// its error. If an actor fails after process 0 has ended the run, only process 0 throws.
 RunReport run(const Graph& graph, const RunOptions& options);
 
 }  // namespace troupe
