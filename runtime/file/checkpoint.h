@@ -29,6 +29,7 @@ struct ShardInfo {
   int stage = 0;
   ShardSummary summary;
 
+  bool operator==(const ShardInfo&) const = default;
   static void members(auto& self, auto& visit) {
     visit(self.file);
     visit(self.stage);
@@ -63,7 +64,8 @@ struct CheckpointWriteOptions {
 /// Writes `folder`/step_<step>/ and returns its path. It writes and syncs the shards, then the
 /// manifest, then renames the folder. A crash at any time leaves older checkpoints unchanged, and
 /// at most a hidden folder that prune_checkpoints() removes. A checkpoint of the same step is
-/// replaced. Shards from `elsewhere` (write_shards) are moved in.
+/// replaced. Shards from `elsewhere` (write_shards) are moved in, or linked from that checkpoint if
+/// it has them: its writer may have failed after it had published them.
 ///
 /// Returns an error of the file system. Throws Error (internal) on names that appear twice, on
 /// tensors that are not row-major on the CPU, and on a position that is not JSON.

@@ -44,12 +44,25 @@ std::filesystem::path shards_folder(const std::filesystem::path& folder, std::in
   return AtomicFolder::beside(folder / checkpoint_name(step), "shards");
 }
 
-/// Gives shards that others have written their places.
+bool has(const std::filesystem::path& checkpoint, const ShardInfo& shard) {
+  try {
+    const Checkpoint published = open_checkpoint(checkpoint);
+    return std::ranges::find(published.manifest().shards, shard) !=
+           published.manifest().shards.end();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Gives shards that others have written their places. `earlier`: where this checkpoint may have
+/// been published before.
 Status move_in(const std::vector<ShardInfo>& shards, const std::filesystem::path& from,
-               const std::filesystem::path& staging) {
+               const std::filesystem::path& earlier, const std::filesystem::path& staging) {
   for (const ShardInfo& shard : shards) {
     std::error_code failed;
     std::filesystem::rename(from / shard.file, staging / shard.file, failed);
+    if (failed == std::errc::no_such_file_or_directory && has(earlier, shard))
+      std::filesystem::create_hard_link(earlier / shard.file, staging / shard.file, failed);
     if (failed)
       return Error(ErrorCode::io,
                    fmt::format("moving {} of another process into the checkpoint: {}",
@@ -114,7 +127,8 @@ Result<std::filesystem::path> write_checkpoint(const std::filesystem::path& fold
     if (!summary) return summary.error();
     manifest.shards.push_back({file_of(shard), shard.stage, summary.value()});
   }
-  if (const Status moved = move_in(elsewhere, shards_folder(folder, manifest.step), staging);
+  if (const Status moved =
+          move_in(elsewhere, shards_folder(folder, manifest.step), target, staging);
       !moved)
     return moved.error();
   manifest.shards.insert(manifest.shards.end(), elsewhere.begin(), elsewhere.end());

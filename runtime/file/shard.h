@@ -38,6 +38,8 @@ struct ShardWriteOptions {
 struct ShardSummary {
   std::uint64_t bytes = 0;           ///< length of the file
   std::uint64_t index_checksum = 0;  ///< covers the whole file, through the checksums in the index
+
+  bool operator==(const ShardSummary&) const = default;
 };
 
 /// Writes and syncs a new file. The same tensors give the same bytes for any number of threads.

@@ -149,6 +149,29 @@ TEST(Checkpoint, ReplacesOneOfTheSameStep) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
+// The writer that published it may fail before it says so, and its replacement publishes it again.
+TEST(Checkpoint, IsPublishedAgainWithTheShardsOfOtherProcesses) {
+  const TemporaryFolder folder;
+  const std::vector<ShardContent> shards = cut(some_tensors(), 2);
+  const auto elsewhere = write_shards(folder.path(), 7, {shards[1]}).value();
+  const auto publish = [&](const std::vector<ShardInfo>& others) {
+    return write_checkpoint(folder.path(), manifest_of(7), {shards[0]}, {}, others);
+  };
+  for (int time = 0; time < 2; ++time) {
+    const auto path = publish(elsewhere);
+    ASSERT_TRUE(path) << path.error().message();
+    const Checkpoint checkpoint = open_checkpoint(path.value());
+    checkpoint.verify();
+    EXPECT_EQ(checkpoint.manifest().shards.size(), 2u);
+  }
+  std::vector<ShardInfo> other = elsewhere;
+  ++other[0].summary.index_checksum;
+  const auto failed = publish(other);
+  ASSERT_FALSE(failed) << "it has no such shard";
+  EXPECT_THAT(failed.error().message(),
+              testing::HasSubstr("of another process into the checkpoint"));
+}
+
 TEST(Checkpoint, NotesTheTimeWhenNoneIsGiven) {
   TemporaryFolder folder;
   const auto path = write_checkpoint(folder.path(), Manifest{}, {});
