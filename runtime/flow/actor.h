@@ -181,8 +181,11 @@ class Actor {
   /// snapshot. Commits request a snapshot only when all writers can take it.
   void accept_snapshots(bool yes) { status().accepts_snapshot = yes; }
   /// A function that hands work to this actor from any thread; empty in the constructor. Work for
-  /// an incarnation that has ended is dropped.
-  std::function<void(Post)> poster() const { return post_; }
+  /// an incarnation that has ended is dropped. While a copy of it exists, the runtime takes no run
+  /// for deadlocked: keep none longer than work is to come.
+  std::function<void(Post)> poster() const {
+    return make_poster_ ? make_poster_() : std::function<void(Post)>();
+  }
 
  private:
   friend class InputPort;
@@ -212,7 +215,7 @@ class Actor {
   std::vector<InputPort*> inputs_;
   std::vector<OutputPort*> outputs_;
   Effects effects_;
-  std::function<void(Post)> post_;
+  std::function<std::function<void(Post)>()> make_poster_;
 };
 
 }  // namespace troupe

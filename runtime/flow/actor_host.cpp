@@ -446,10 +446,13 @@ caf::behavior host_actor(ActorHost* self, std::shared_ptr<RunState> run, std::ui
   hosted.report.name = hosted.run->graph.actors()[index].name;
   hosted.report.mailbox_bound = mailbox_bound(hosted.run->graph, index);
   hosted.time = TimeAccount(Clock::now());
-  RuntimeAccess::set_post(*hosted.actor, [weak = caf::actor_addr(self->address())](Post work) {
-    if (auto strong = caf::actor_cast<caf::actor>(weak))
-      caf::anon_send(strong, PostedWork{std::move(work)});
-  });
+  RuntimeAccess::set_poster(*hosted.actor,
+                            [weak = caf::actor_addr(self->address()), run = hosted.run.get()] {
+                              return [weak, is_held = run->posters](Post work) {
+                                if (auto strong = caf::actor_cast<caf::actor>(weak))
+                                  caf::anon_send(strong, PostedWork{std::move(work)});
+                              };
+                            });
   return {
       handler(self, on_packet),   handler(self, on_credit),       handler(self, on_resume),
       handler(self, on_commit),   handler(self, on_posted_work),  handler(self, on_start),

@@ -4,6 +4,7 @@
 // exchange as they are.
 
 #include <any>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -59,9 +60,15 @@ struct FinalReport {
   ActorReport report;
   std::vector<TraceEvent> trace;
 };
-/// Comes at intervals; `idle` if no actor of this process has done anything since the last one.
+/// What the actors of this process have done since the last check.
+enum class Activity : std::uint8_t {
+  some,
+  none,
+  stuck,  ///< nothing since the check before it either, and nobody has a poster to wake them
+};
+/// Comes at intervals.
 struct CheckProgress {
-  bool idle = false;
+  Activity activity = Activity::some;
 };
 /// No message is in flight, and the run has not ended.
 struct Deadlocked {};

@@ -169,28 +169,32 @@ void check_replacement(ProcessSupervisor& supervisor) {
       listed(names));
 }
 
-void on_check(SupervisorActor* self, const CheckProgress& check) {
-  check_replacement(self->state);
-  RunLeader* leader = self->state.leader.get();
-  if (!leader) return;
-  if (const std::string overdue =
-          leader->overdue_votes(check.idle, holders_of_messages(*self->state.run));
-      !overdue.empty())
-    print_error("warning: {}\n", overdue);
-}
-
 void on_deadlock(SupervisorActor* self) {
   const RunState& run = *self->state.run;
   const std::vector<std::string> holders = holders_of_messages(run);
+  const std::string votes = self->state.leader ? self->state.leader->missing_votes() : "";
   const std::string_view threads = run.options.scheduling == Scheduling::deterministic
                                        ? "let no actor wait for a thread of its own, "
                                        : "";
   fail(self, Error(ErrorCode::bad_graph,
                    "the graph is deadlocked: no actor has anything to do" +
+                       (votes.empty() ? "" : "; " + votes) +
                        (holders.empty() ? "" : "; " + listed(holders, 4)),
-                   fmt::format("release every message that an actor takes, give the edges more "
-                               "slots, {}or check firing_rules() of the actors",
+                   fmt::format("release every message that an actor takes, give its edge as many "
+                               "slots as it holds at once, {}or check firing_rules() of the actors",
                                threads)));
+}
+
+void on_check(SupervisorActor* self, const CheckProgress& check) {
+  ++self->state.run->checks;
+  check_replacement(self->state);
+  RunLeader* leader = self->state.leader.get();
+  if (!leader) return;
+  if (check.activity == Activity::stuck && !self->state.end) return on_deadlock(self);
+  if (const std::string overdue = leader->overdue_votes(check.activity != Activity::some,
+                                                        holders_of_messages(*self->state.run));
+      !overdue.empty())
+    print_error("warning: {}\n", overdue);
 }
 
 void on_final_report(SupervisorActor* self, const FinalReport& final) {

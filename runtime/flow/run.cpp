@@ -10,6 +10,7 @@
 #include <random>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "runtime/flow/faults.h"
 #include "runtime/flow/liveness.h"
@@ -88,21 +89,29 @@ std::vector<bool> senders_away(const Graph& graph, const Placement& placement,
 }
 
 /// Waits for the result, and lets the supervisor check the progress at intervals. Whether the run
-/// is idle is known in a run of one process only: elsewhere an actor may be at work.
+/// is idle is known in a run of one process only: elsewhere an actor may be at work. It is not
+/// while the supervisor makes actors, and leaves the last check unanswered. A single check may come
+/// between the end of a poster and its work.
 void await_result(const std::future<Result<RunReport>>& result, const caf::actor& supervisor,
                   const flow::RunState& state) {
-  constexpr std::chrono::seconds between_checks{20};
   const auto handled = [&] {
     std::size_t sum = 0;
     for (const auto& gauge : state.gauges) sum += gauge.handled;
     return sum;
   };
+  bool may_be_stuck = false;
+  std::size_t sent = 0;
   for (std::size_t before = handled(), now = before;
-       result.wait_for(between_checks) != std::future_status::ready; before = now) {
+       result.wait_for(state.options.between_checks) != std::future_status::ready; before = now) {
     now = handled();
-    const bool idle = now == before && state.options.processes == 1 &&
+    const bool idle = now == before && state.checks == sent && state.options.processes == 1 &&
                       std::ranges::none_of(state.gauges, &flow::MailboxGauge::busy);
-    caf::anon_send(supervisor, flow::CheckProgress{.idle = idle});
+    const bool unreached = idle && state.posters.use_count() == 1;
+    const bool stuck = std::exchange(may_be_stuck, unreached) && unreached;
+    caf::anon_send(supervisor, flow::CheckProgress{stuck  ? flow::Activity::stuck
+                                                   : idle ? flow::Activity::none
+                                                          : flow::Activity::some});
+    ++sent;
   }
 }
 

@@ -60,13 +60,18 @@ struct RunOptions {
   std::uint32_t processes = 1;
   std::shared_ptr<Bridge> bridge;
   DeliveryDeferral* deferral = nullptr;  ///< of the transports that the bridge uses
+
+  /// A warning says which votes are missing if there is none in two intervals, or an error if no
+  /// actor of the run's only process can go on.
+  std::chrono::milliseconds between_checks = std::chrono::seconds(20);
 };
 
 /// Runs the graph until its steps are committed and no actor holds it open. First proves that it
 /// cannot deadlock (find_deadlock). Blocks the calling thread, which does no work meanwhile (under
 /// deterministic scheduling it does all the work).
 ///
-/// Throws Error: bad_graph for a deadlock or a port without an edge, actor_failed if a restart
+/// Throws Error: bad_graph for a deadlock (also one that its proof missed, because firing_rules()
+/// or slots are not as the actors behave) or a port without an edge, actor_failed if a restart
 /// budget is spent, peer_lost if another process is lost. Processes that can reach process 0 throw
 /// its error. If an actor fails after process 0 has ended the run, only process 0 throws.
 RunReport run(const Graph& graph, const RunOptions& options);

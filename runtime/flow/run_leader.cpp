@@ -89,6 +89,14 @@ void RunLeader::commit_if_ready(Supervisor::Clock::time_point now) {
   end_if_done();
 }
 
+std::string RunLeader::missing_votes() const {
+  std::vector<std::string> names;
+  for (const std::size_t actor : supervisor_.missing_votes())
+    names.push_back(graph_.actors()[actor].name);
+  if (names.empty()) return {};
+  return fmt::format("step {} waits for the vote of {}", supervisor_.steps(), listed(names));
+}
+
 std::string RunLeader::overdue_votes(bool idle, const std::vector<std::string>& holders) {
   const std::uint32_t step = supervisor_.steps();
   if (checked_step_ != step) has_warned_ = false;
@@ -99,12 +107,9 @@ std::string RunLeader::overdue_votes(bool idle, const std::vector<std::string>& 
   if (!same || !(waits || writes) || std::exchange(has_warned_, true)) return {};
   if (writes)
     return fmt::format("step {} waits until the checkpoint before its own is written", step);
-  std::vector<std::string> names;
-  for (const std::size_t actor : missing_votes_) names.push_back(graph_.actors()[actor].name);
   return fmt::format(
-      "step {} waits for the vote of {}{}; every voting actor must vote once per step, when its "
-      "part of the step is done{}{}",
-      step, listed(names), idle ? ", and no actor has anything to do" : "",
+      "{}{}; every voting actor must vote once per step, when its part of the step is done{}{}",
+      missing_votes(), idle ? ", and no actor has anything to do" : "",
       idle ? ", and every actor must release the messages that it takes" : "",
       idle && !holders.empty() ? "; " + listed(holders, 4) : "");
 }

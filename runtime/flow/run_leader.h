@@ -34,6 +34,9 @@ class RunLeader {
   /// messages. Without this, an actor that never votes would stop the run without a message.
   std::string overdue_votes(bool idle, const std::vector<std::string>& holders = {});
 
+  /// "step 3 waits for the vote of stage/0"; empty if it waits for none.
+  std::string missing_votes() const;
+
   /// Every process has ended.
   bool concluded() const { return ending_ && missing_ == 0; }
   /// The report of all processes, without the wall time. Requires concluded().

@@ -65,8 +65,8 @@ class Directory {
   std::vector<ActorAddress> addresses_;
 };
 
-/// Constant during the run, except gauges, directory, faults_fired, sent, yielder and
-/// stream_backends.
+/// Constant during the run, except gauges, directory, faults_fired, sent, yielder, checks, the
+/// copies of posters, and stream_backends.
 struct RunState {
   const Graph& graph;
   const RunOptions& options;
@@ -77,8 +77,11 @@ struct RunState {
   std::unique_ptr<std::atomic<bool>[]> faults_fired;
   std::function<void(Result<RunReport>)> done;
   std::unique_ptr<std::atomic<std::uint64_t>[]> sent = {};  ///< messages that left here, by edge
-  std::vector<bool> sends_away = {};  ///< by actor: lives here and sends to another process
-  caf::actor yielder = {};            ///< yield_actor; set before any actor host starts
+  std::vector<bool> sends_away = {};   ///< by actor: lives here and sends to another process
+  caf::actor yielder = {};             ///< yield_actor; set before any actor host starts
+  std::atomic<std::size_t> checks{0};  ///< messages CheckProgress that the supervisor has handled
+  /// Each Actor::poster() holds a copy.
+  std::shared_ptr<const void> posters = std::make_shared<char>();
   /// By actor: the backend of its stream; null if it has none or lives elsewhere. Set before any
   /// actor host starts.
   std::vector<const Backend*> stream_backends = {};

@@ -14,8 +14,8 @@ class RuntimeAccess {
   using Effects = Actor::Effects;
   /// The pending effects of the actor's calls. The runtime dispatches and clears them.
   static Effects& effects(Actor& actor) { return actor.effects_; }
-  static void set_post(Actor& actor, std::function<void(Post)> post) {
-    actor.post_ = std::move(post);
+  static void set_poster(Actor& actor, std::function<std::function<void(Post)>()> make) {
+    actor.make_poster_ = std::move(make);
   }
 
   /// Connects the port to an edge with this number of slots.

@@ -36,10 +36,12 @@ class Driven {
     RuntimeAccess::attach(loader_->samples, 0, slots);
     RuntimeAccess::attach(loader_->targets, 1, slots);
     for (OutputPort* port : loader_->outputs()) RuntimeAccess::begin_incarnation(*port, 0);
-    RuntimeAccess::set_post(*loader_, [box = box_](Post work) {
-      const std::lock_guard lock(box->mutex);
-      box->posts.push_back(std::move(work));
-      box->came.notify_one();
+    RuntimeAccess::set_poster(*loader_, [box = box_] {
+      return [box](Post work) {
+        const std::lock_guard lock(box->mutex);
+        box->posts.push_back(std::move(work));
+        box->came.notify_one();
+      };
     });
   }
 

@@ -149,7 +149,7 @@ TEST(ShardWriter, TakesNoSnapshotWhoseShardsItCouldNotReport) {
   graph.connect(sender, &Sender::snapshot, writer, &ShardWriter::snapshot, {.slots = 2});
   graph.connect(writer, &ShardWriter::shards, publisher, &CheckpointWriter::shards, {.slots = 1});
   const auto made = graph.make_actor(1);
-  RuntimeAccess::set_post(*made, [](const Post&) {});
+  RuntimeAccess::set_poster(*made, [] { return [](const Post&) {}; });
   const auto arrives = [&](std::uint32_t step) {
     Packet packet{.header = {.key = {step, Purpose::train, 0}, .slot = step},
                   .payload = std::make_shared<Snapshot>()};

@@ -81,9 +81,9 @@ class Progress : public ::testing::Test {
     }
   }
   /// What the supervisor prints at a check.
-  std::string check(bool idle, std::optional<std::size_t> except = {}) {
+  std::string check(Activity activity, std::optional<std::size_t> except = {}) {
     ::testing::internal::CaptureStderr();
-    caf::anon_send(supervisor_, CheckProgress{.idle = idle});
+    caf::anon_send(supervisor_, CheckProgress{activity});
     play(except);
     return ::testing::internal::GetCapturedStderr();
   }
@@ -116,12 +116,13 @@ TEST_F(Progress, NamesTheActorThatReleasesNothing) {
   options_.steps.count = 1;
   begin();
   play();
-  EXPECT_EQ(check(true), "");
-  EXPECT_THAT(check(true), AllOf(HasSubstr("hoarder has held 2 messages since step 0"),
-                                 Not(HasSubstr("adder has held"))));
-  EXPECT_EQ(check(true), "") << "once is enough";
-  caf::anon_send(supervisor_, Deadlocked{});
-  play();
+  EXPECT_EQ(check(Activity::none), "");
+  EXPECT_THAT(check(Activity::none), AllOf(HasSubstr("hoarder has held 2 messages since step 0"),
+                                           Not(HasSubstr("adder has held"))));
+  EXPECT_EQ(check(Activity::none), "") << "once is enough";
+  EXPECT_FALSE(ended_);
+  EXPECT_EQ(check(Activity::stuck), "");
+  EXPECT_EQ(ended_, false) << "the error follows the warning";
 }
 
 TEST_F(Progress, AnActorWhoseDeviceComputesIsBusy) {
@@ -152,10 +153,10 @@ TEST_F(Progress, NamesTheKilledIncarnationThatDoesNotReturn) {
   begin();
   constexpr std::size_t busy = 1;
   play(busy);  // from its start on: as if in act()
-  EXPECT_EQ(check(false, busy), "");
-  EXPECT_THAT(check(false, busy),
+  EXPECT_EQ(check(Activity::some, busy), "");
+  EXPECT_THAT(check(Activity::some, busy),
               HasSubstr("the previous incarnation of busy, which was told to end"));
-  EXPECT_EQ(check(false, busy), "") << "once is enough";
+  EXPECT_EQ(check(Activity::some, busy), "") << "once is enough";
   caf::anon_send(supervisor_, StopRequest{});
   play();
   caf::anon_send(supervisor_, Deadlocked{});

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <functional>
+#include <future>
 #include <iterator>
 #include <numeric>
 #include <thread>
@@ -482,23 +484,61 @@ TEST(DeterministicRun, EndsWellThoughAnActorFailsInAStepThatIsCutOff) {
   }
 }
 
-TEST(DeterministicRun, NamesWhoHoldsTheMessagesWithoutWhichNothingGoesOn) {
-  struct Hoarder final : Actor {
-    Input<int> in{this, "in"};
-    bool outlives_steps() const override { return true; }
-    ActionLabel act() override { return {"hoard", in.take().header.key}; }
-  };
+/// Releases no message. Gives a poster away at the first, if it is to.
+class Hoarder final : public Actor {
+ public:
+  using Poster = std::function<void(Post)>;
+  explicit Hoarder(std::promise<Poster>* given = nullptr) : given_(given) {}
+  Input<int> in{this, "in"};
+
+  bool votes() const override { return true; }
+  ActionLabel act() override {
+    const MessageKey key = in.take().header.key;
+    if (given_ && key.micro_batch == 0) given_->set_value(poster());
+    return {"hoard", key};
+  }
+  void end() { vote(0, nullptr); }
+
+ private:
+  std::promise<Poster>* given_;
+};
+
+Graph hoarding(std::promise<Hoarder::Poster>* given = nullptr) {
   Graph graph;
   const auto counter = graph.add<Counter>("counter", 9u);
-  const auto hoarder = graph.add<Hoarder>("hoarder");
+  const auto hoarder = graph.add<Hoarder>("hoarder", given);
   graph.connect(counter, &Counter::out, hoarder, &Hoarder::in, {.slots = 3});
+  return graph;
+}
+
+TEST_P(RunInEitherScheduling, NamesWhoHoldsTheMessagesWithoutWhichNothingGoesOn) {
+  RunOptions options{.scheduling = GetParam()};
+  options.steps.count = 1;
+  options.between_checks = std::chrono::milliseconds(500);  // a busy machine is slow to begin
   try {
-    run(graph, {.scheduling = Scheduling::deterministic});
+    run(hoarding(), options);
     FAIL() << "the run ended";
   } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_graph);
     EXPECT_THAT(error.what(),
-                HasSubstr("anything to do; hoarder has held 3 messages since step 0"));
+                HasSubstr("the graph is deadlocked: no actor has anything to do; step "
+                          "0 waits for the vote of hoarder; hoarder has held 3 "
+                          "messages since step 0"));
   }
+}
+
+TEST(Run, IsNotDeadlockedWhileAThreadMayPostWorkToAnActor) {
+  std::promise<Hoarder::Poster> given;
+  RunOptions options;
+  options.steps.count = 1;
+  options.between_checks = std::chrono::milliseconds(500);
+  std::thread later([poster = given.get_future()]() mutable {
+    const Hoarder::Poster post = poster.get();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    post([](Actor& actor) { static_cast<Hoarder&>(actor).end(); });
+  });
+  EXPECT_EQ(run(hoarding(&given), options).steps, 1u);
+  later.join();
 }
 
 TEST(DeterministicRun, IsTheSameForTheSameSeed) {
