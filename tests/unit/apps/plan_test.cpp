@@ -93,6 +93,13 @@ TEST_F(Plan, AddsUpEachStage) {
               Not(ContainsRegex("\n +total +[0-9]+  ")));
 }
 
+TEST_F(Plan, SaysHowLongTheRunTakesAtBest) {
+  const Ran planned = plan({"-r", "train.epochs=3"});
+  EXPECT_THAT(planned.out,
+              ContainsRegex(
+                  "\nat best [0-9]+ samples/s, and 0s for the run's 30 steps, without evaluation"));
+}
+
 TEST_F(Plan, SaysWhichActorLivesWhere) {
   const Ran planned = plan({"--nproc-per-node", "2"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
