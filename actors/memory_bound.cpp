@@ -231,7 +231,7 @@ void Bound::add_copies() {
   const std::size_t copied = last.widened > last.output ? last.widened : 0;
   const std::size_t mixed = copied + (options_.data.mix.any() ? last.widened : 0);
   if (const std::size_t here = replicas(last_stage()))
-    add("targets", here * (samples * target_bytes(options_) + mixed), Place::device);
+    add("loss", here * (samples * target_bytes(options_) + mixed), Place::device);
   std::size_t written = 0;
   for (std::size_t s = 0; s < options_.partition.size(); ++s)
     if (options_.writer && process_of(options_, s, 0) == process_)

@@ -157,7 +157,7 @@ bool print_fit(const PlannedRun& run, std::size_t needed) {
 
 bool print_memory(const PlannedRun& run) {
   print_parts(run, Place::cpu, run.gpu ? " of the CPU" : "");
-  print_out("these are tensors and samples; the program itself needs about 50 MiB more\n");
+  print_out("a quarter is for larger blocks; the program itself needs about 50 MiB more\n");
   if (!run.gpu) return true;
   const std::size_t needed = print_parts(run, Place::device, " of the GPU");
   if (!run.gpu->without_cudnn.empty())

@@ -317,12 +317,11 @@ TEST(Memory, IsOfTheDeviceForWhatComputesThereAndOfTheCpuForTheRest) {
   EXPECT_THAT(there, UnorderedElementsAre(
                          Key("edges"), Key("workspaces of kernels"), Key("stage 0 activations"),
                          Key("stage 0 state"), Key("reducer 0"), Key("stage 1 activations"),
-                         Key("stage 1 state"), Key("reducer 1"), Key("samples"), Key("targets")));
+                         Key("stage 1 state"), Key("reducer 1"), Key("samples"), Key("loss")));
   EXPECT_THAT(here,
               UnorderedElementsAre(Key("data set"), Key("loader, prepared ahead"), Key("edges"),
                                    Key("checkpoint, being written"), Key("pinned memory")));
-  EXPECT_EQ(there["targets"], 2 * sizeof(std::int64_t) * 5 / 4)
-      << "of a micro-batch of two samples";
+  EXPECT_EQ(there["loss"], 2 * sizeof(std::int64_t) * 5 / 4) << "of a micro-batch of two samples";
   // A checkpoint is copied to the CPU: one of the three versions of each stage.
   EXPECT_NEAR(static_cast<double>(here["checkpoint, being written"]),
               static_cast<double>(there["stage 0 state"] + there["stage 1 state"]) / 3, 8);
