@@ -107,8 +107,9 @@ std::vector<std::string> uneven_batches(const PipelineOptions& pipeline) {
   const std::int64_t size = pipeline.batch_size, parts = pipeline.micro_batches;
   if (size % parts != 0)
     sentences.push_back(
-        fmt::format("train.batch_size {} in {} micro-batches: {} samples in some, {} in others",
-                    size, parts, size / parts + 1, size / parts));
+        fmt::format("train.batch_size {} in {} micro-batches: {} samples in some, {} in others; "
+                    "train.batch_size={} would give each the same number",
+                    size, parts, size / parts + 1, size / parts, (size / parts + 1) * parts));
   const std::int64_t samples = pipeline.data.dataset.count(Split::train), rest = samples % size;
   if (pipeline.data.drop_last && 100 * rest >= samples)
     sentences.push_back(fmt::format(
@@ -247,6 +248,11 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     sentences.push_back(fmt::format("{}; train.micro_batches={} would give each the same number",
                                     uneven,
                                     (shares.micro_batches / shares.data + 1) * shares.data));
+  if (shares.pipeline > 1 && shares.micro_batches == shares.data)
+    sentences.push_back(
+        fmt::format("the {} stages take turns, since each replica has one micro-batch: raise "
+                    "train.micro_batches, or set parallel.pipeline to 1 if the model fits",
+                    shares.pipeline));
   std::ranges::move(uneven_batches(pipeline), std::back_inserter(sentences));
   std::ranges::move(small_norms(pipeline), std::back_inserter(sentences));
   if (pipeline.data.mix.any() && pipeline.batch_size < 2 * std::int64_t{pipeline.micro_batches})

@@ -303,10 +303,19 @@ TEST(Warnings, TellWhatCannotBeSharedEvenly) {
               Not(HasSubstr("in others")));
 }
 
+TEST(Warnings, TellOfStagesThatHaveOneMicroBatch) {
+  const auto take_turns = HasSubstr("the 2 stages take turns, since each replica has one");
+  EXPECT_THAT(reported({"parallel.pipeline=2", "train.micro_batches=1"}), take_turns);
+  EXPECT_THAT(reported({"parallel.pipeline=2", "parallel.data=4", "train.micro_batches=4"}),
+              take_turns);
+  EXPECT_THAT(reported({"parallel.pipeline=2", "train.micro_batches=2"}), Not(take_turns));
+  EXPECT_THAT(reported({"parallel.pipeline=1", "train.micro_batches=1"}), Not(take_turns));
+}
+
 TEST(Warnings, TellOfBatchesAndMicroBatchesOfUnequalSize) {
   EXPECT_THAT(reported({"train.batch_size=50", "train.micro_batches=4"}),
               AllOf(HasSubstr("train.batch_size 50 in 4 micro-batches: 13 samples in some, 12 in "
-                              "others"),
+                              "others; train.batch_size=52 would give each the same number"),
                     Not(HasSubstr("last batch"))));
   EXPECT_THAT(reported({"train.batch_size=64", "data.drop_last=false"}),
               HasSubstr("the last batch of an epoch has 24 of 64 samples"));
