@@ -54,9 +54,13 @@ resumption with other options keeps the earlier file as `options_restart-1.yaml`
 
 }  // namespace
 
-std::string options_listing(const Definitions& own) {
+std::string options_listing(const Definitions& own, std::string_view key) {
   Options defaults(own);
-  const OptionFields fields = option_fields(defaults);
+  OptionFields fields = option_fields(defaults);
+  std::erase_if(fields, [&](const OptionField& field) {
+    return !key.empty() && field.path != key && section_of(field) != key;
+  });
+  if (fields.empty()) return {};
   std::size_t path_width = 0, value_width = 0;
   for (const auto& field : fields) {
     path_width = std::max(path_width, field.path.size());
@@ -66,7 +70,7 @@ std::string options_listing(const Definitions& own) {
       fmt::format("{:<{}}  {:<{}}  meaning\n", "key", path_width, "default", value_width);
   std::string_view section;
   for (const auto& field : fields) {
-    if (section_of(field) != section) text += '\n';
+    if (section_of(field) != section && key.empty()) text += '\n';
     section = section_of(field);
     std::string left =
         fmt::format("{:<{}}  {:<{}}  ", field.path, path_width, field.write(), value_width);

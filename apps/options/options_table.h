@@ -24,8 +24,9 @@ std::string option_text(const Options& options, std::string_view path);
 /// All options with their values as an options file.
 std::string resolved_yaml(const Options& options);
 
-/// The listing of `troupe options`: key, default, type and help, for a terminal.
-std::string options_listing(const Definitions& own = {});
+/// The listing of `troupe options`: key, default, type and help, for a terminal. With `key`, that
+/// of a key or of a section; empty if there is none.
+std::string options_listing(const Definitions& own = {}, std::string_view key = {});
 
 /// The same as a page of Markdown, which docs/options.md is.
 std::string options_markdown(const Definitions& own = {});

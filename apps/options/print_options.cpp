@@ -1,4 +1,4 @@
-// troupe options: every key of an options file, or what a file resolves to.
+// troupe options: the keys of an options file, or what a file resolves to.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -26,6 +26,12 @@ int print_options(const OptionsArguments& arguments, const Definitions& own) {
     print_out("{}", arguments.markdown ? options_markdown(own) : options_listing(own));
     return exit_done;
   }
+  if (arguments.overrides.empty() && !std::filesystem::is_regular_file(arguments.file))
+    if (const std::string listing = options_listing(own, arguments.file.string());
+        !listing.empty()) {
+      print_out("{}", listing);
+      return exit_done;
+    }
   const Options options = arguments.file.empty()
                               ? parse_options("", "defaults", arguments.overrides, own)
                               : load_options(arguments.file, arguments.overrides, own);
@@ -38,9 +44,10 @@ int print_options(const OptionsArguments& arguments, const Definitions& own) {
 
 void add_options_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<OptionsArguments>();
-  CLI::App* verb =
-      app.add_subcommand("options", "List all options, or the resolved options of a file");
-  verb->add_option("FILE", arguments->file, "options file to check");
+  CLI::App* verb = app.add_subcommand(
+      "options", "List all options, one of them, or the resolved options of a file");
+  verb->add_option("FILE", arguments->file,
+                   "options file to check; or a key or a section, as train.lr or train");
   verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);

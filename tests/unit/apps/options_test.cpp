@@ -306,6 +306,16 @@ TEST(Options, TheShapeOfSyntheticSamplesHasThreeSizes) {
       testing::AllOf(HasSubstr("override -r data.shape"), HasSubstr("data.shape has 2 sizes")));
 }
 
+TEST(Options, TheListingOfAKeyOrASectionNamesNoOther) {
+  EXPECT_THAT(options_listing({}, "train.lr"),
+              testing::AllOf(HasSubstr("\ntrain.lr "), Not(HasSubstr("train.lr_")),
+                             Not(HasSubstr("seed"))));
+  EXPECT_THAT(options_listing({}, "train"),
+              testing::AllOf(HasSubstr("\ntrain.lr "), HasSubstr("\ntrain.steps "),
+                             Not(HasSubstr("\nparallel."))));
+  EXPECT_EQ(options_listing({}, "tra"), "");
+}
+
 TEST(Options, TheListingNamesEveryKey) {
   Options options;
   for (const auto& field : option_fields(options)) {
