@@ -210,7 +210,7 @@ void add_gpu_notes(JobLayout& layout, const JobRequest& request) {
         why_on_cpu));
   if (layout.computes_on_gpu() && layout.gpus > 1)
     notes.push_back(
-        fmt::format("a run uses one GPU: {} of each node stay{} idle; --gpus-per-node 1",
+        fmt::format("a run uses one GPU, and {} of each node stay{} idle: give --gpus-per-node 1",
                     layout.gpus - 1, layout.gpus == 2 ? "s" : ""));
   if (layout.gpus == 0 && layout.kind.gpus == 0 && !request.gpus_per_node &&
       request.partition.empty() && !request.computes_on_gpus && profile.has_cuda_gpus())
@@ -219,6 +219,13 @@ void add_gpu_notes(JobLayout& layout, const JobRequest& request) {
   if (layout.gpus == 0 && layout.kind.gpus > 0)
     notes.push_back(fmt::format("{} has no CPU nodes: {} of each node stay idle", profile.title,
                                 counted(layout.kind.gpus, layout.kind.gpu)));
+}
+
+/// Of a job that has whole nodes.
+std::string paid_gpus(const JobLayout& layout) {
+  if (layout.gpus == 0 || layout.kind.gpus <= layout.gpus) return {};
+  return fmt::format("; it pays for {} of each, and uses {}", counted(layout.kind.gpus, "GPU"),
+                     layout.gpus);
 }
 
 void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& shape) {
@@ -243,8 +250,8 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
   if (layout.partition.whole_nodes && used < layout.kind.cores / 2)
     notes.push_back(
         fmt::format("{} allocates whole nodes: the job pays for {} cores of each, and "
-                    "its threads need {}",
-                    layout.partition.name, layout.kind.cores, used));
+                    "its threads need {}{}",
+                    layout.partition.name, layout.kind.cores, used, paid_gpus(layout)));
   if (std::string parts = parts_of_nodes(layout); !parts.empty()) notes.push_back(std::move(parts));
   if (!shape.fetched_data.empty() && !has_data_in_image(shape, request))
     notes.push_back(fmt::format(

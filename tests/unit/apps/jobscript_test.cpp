@@ -167,10 +167,19 @@ TEST_F(Jobscript, TakesOneGpuAndOneProcessForARunThatComputesOnIt) {
   wanted.gpus_per_node = 4;
   const JobLayout four = lay_out_job(find_profile("small"), wanted, shape(2, 1));
   EXPECT_EQ(four.processes, 1);
-  EXPECT_THAT(four.notes, testing::ElementsAre(
-                              "a run uses one GPU: 3 of each node stay idle; --gpus-per-node 1"));
+  EXPECT_THAT(four.notes,
+              testing::ElementsAre(
+                  "a run uses one GPU, and 3 of each node stay idle: give --gpus-per-node 1"));
   wanted.gpus_per_node = 0;
   EXPECT_EQ(lay_out_job(find_profile("small"), wanted, shape(2, 1)).processes, 2);
+}
+
+TEST_F(Jobscript, TellsOfGpusThatWholeNodesMakeTheJobPayFor) {
+  const JobRequest wanted = request_on_gpus(1);
+  const JobLayout plan = lay_out_job(find_profile("alps-clariden"), wanted, shape(1, 1));
+  EXPECT_THAT(plan.notes, testing::Contains(HasSubstr("; it pays for 4 GPUs of each, and uses 1")));
+  const JobLayout shared = lay_out_job(find_profile("fir"), wanted, shape(1, 1));
+  EXPECT_THAT(shared.notes, Not(testing::Contains(HasSubstr("pays for"))));
 }
 
 TEST_F(Jobscript, RefusesSeveralProcessesOnGpusBeforeTheyWaitInAQueue) {
