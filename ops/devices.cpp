@@ -41,12 +41,12 @@ Result<Device> find_gpu() {
 Device choose_device(DeviceChoice choice, std::uint32_t processes) {
   if (choice == DeviceChoice::cpu) return Device::cpu();
   if (choice == DeviceChoice::automatic && processes > 1) return Device::cpu();
+  const Result<Device> gpu = find_gpu();
+  if (choice == DeviceChoice::cuda && !gpu) throw gpu.error();  // one process would not help
   if (processes > 1)
     throw Error(ErrorCode::unsupported,
                 fmt::format("{} processes, but a run on a GPU has one process", processes),
                 "start one process, or set `device` to cpu");
-  const Result<Device> gpu = find_gpu();
-  if (choice == DeviceChoice::cuda) return gpu.value();
   return gpu ? gpu.value() : Device::cpu();
 }
 

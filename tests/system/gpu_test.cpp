@@ -137,6 +137,10 @@ TEST_F(Gpu, RefusesSeveralProcesses) {
   EXPECT_NE(first, std::string::npos) << launched.error;
   EXPECT_EQ(launched.error.find(refusal, first + 1), std::string::npos) << launched.error;
   EXPECT_FALSE(fs::exists(root_ / "processes"));
+  const Outcome without =
+      with_library("/missing.so", {"launch", "--nproc-per-node=2", "--", "train", "options.yaml",
+                                   "-o", "without", "-r", "parallel.pipeline=2"});
+  EXPECT_THAT(without.error, AllOf(HasSubstr("no GPU can be used"), Not(HasSubstr("one process"))));
   const Outcome automatic =
       command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml", "-o", "automatic",
                "-r", "parallel.pipeline=2", "-r", "device=auto"});
