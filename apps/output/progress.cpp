@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "runtime/print.h"
@@ -38,8 +40,13 @@ std::string accuracy_text(const StepReport& report) {
   return report.accuracy ? fmt::format("  accuracy {:.4f}", *report.accuracy) : "";
 }
 
+/// " 94/1874", of the width of "1874/1874".
+std::string of_total(std::int64_t number, std::int64_t total) {
+  return fmt::format("{:>{}}/{}", number, std::to_string(total).size(), total);
+}
+
 std::string evaluation_text(const EvaluationProgress& evaluation) {
-  return fmt::format("evaluating {}/{}", evaluation.counted, evaluation.count);
+  return "evaluating " + of_total(evaluation.counted, evaluation.count);
 }
 
 }  // namespace
@@ -87,8 +94,8 @@ std::string progress_bar(const StepReport& report, std::chrono::duration<double>
       fmt::format("  {}", evaluation ? evaluation_text(*evaluation) : loss_text(report)),
       evaluation ? "" : accuracy_text(report),
       evaluation ? "" : fmt::format("  {:5.0f} {}", report.images_per_second, report.unit),
-      fmt::format("  step {}/{}", report.step, report.steps_total),
-      fmt::format("  epoch {}/{}", report.epoch, report.epochs_total),
+      "  step " + of_total(report.step, report.steps_total),
+      "  epoch " + of_total(report.epoch, report.epochs_total),
   };
   constexpr std::size_t most_wanted_first[] = {0, 1, 4, 2, 3, 5};
   bool fits[std::size(parts)] = {};
@@ -166,10 +173,10 @@ void Progress::draw(Clock::time_point now) {
     style_.width = width_of(out_, style_.width);  // a window may have been resized
     print_to(out_, "{}{}", clear_line, progress_bar(last_, to_go, style_.width, evaluation_));
   } else {
-    print_to(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", last_.step, last_.steps_total,
-             last_.epoch, last_.epochs_total,
+    print_to(out_, "step {}  epoch {}  {}  {} to go\n", of_total(last_.step, last_.steps_total),
+             of_total(last_.epoch, last_.epochs_total),
              evaluation_ ? evaluation_text(*evaluation_)
-                         : fmt::format("{}{}  {:.0f} {}", loss_text(last_), accuracy_text(last_),
+                         : fmt::format("{}{}  {:5.0f} {}", loss_text(last_), accuracy_text(last_),
                                        last_.images_per_second, last_.unit),
              duration_text(to_go));
   }
