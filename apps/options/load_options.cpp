@@ -325,7 +325,13 @@ Options load_options(const std::filesystem::path& file, const std::vector<std::s
   check_is_no_model(file);
   const std::string remedy =
       std::filesystem::is_regular_file(file) ? "check the path" : remedy_for(file);
-  return resolve(read_yaml(file, remedy), overrides, own, origins);
+  OptionTree document = read_yaml(file, remedy);
+  const bool is_empty = document.kind == OptionTree::Kind::null;
+  Options options = resolve(std::move(document), overrides, own, origins);
+  if (is_empty)
+    options.warnings.push_back(
+        fmt::format("{} sets no option, so the defaults apply", file.string()));
+  return options;
 }
 
 Options parse_options(std::string_view text, const std::string& source,

@@ -306,6 +306,18 @@ TEST(Options, TheShapeOfSyntheticSamplesHasThreeSizes) {
       testing::AllOf(HasSubstr("override -r data.shape"), HasSubstr("data.shape has 2 sizes")));
 }
 
+TEST(Options, AFileWithoutAnyIsSaidToBeEmpty) {
+  const test::TemporaryFolder folder;
+  const auto warnings = [&](const char* text) {
+    test::write_text(folder / "o.yaml", text);
+    return load_options(folder / "o.yaml", {"train.epochs=2"}).warnings;
+  };
+  const auto empty = Contains(HasSubstr("o.yaml sets no option, so the defaults apply"));
+  EXPECT_THAT(warnings(""), empty);
+  EXPECT_THAT(warnings("# nothing yet\n"), empty);
+  EXPECT_THAT(warnings("seed: 2\n"), Not(empty));
+}
+
 TEST(Options, TheListingOfAKeyOrASectionNamesNoOther) {
   EXPECT_THAT(options_listing({}, "train.lr"),
               testing::AllOf(HasSubstr("\ntrain.lr "), Not(HasSubstr("train.lr_")),
