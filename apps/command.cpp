@@ -268,11 +268,11 @@ class HelpFormatter final : public CLI::Formatter {
     if (option->get_positional())
       return option->get_expected_max() == CLI::detail::expected_max_vector_size ? " ..." : "";
     std::string text = CLI::Formatter::make_option_opts(option);
-    constexpr std::string_view several = " ...";
+    constexpr std::string_view several = " ...", excludes = " Excludes:";
     if (!option->get_allow_extra_args())
       if (const auto at = text.find(several); at != std::string::npos)
         text.erase(at, several.size());
-    return text;
+    return text.substr(0, text.find(excludes));  // the help of the other option says "instead"
   }
 };
 

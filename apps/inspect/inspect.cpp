@@ -255,7 +255,7 @@ void add_inspect_verb(CLI::App& app, ChosenVerb& chosen) {
       app.add_subcommand("inspect", "List and verify the content of a checkpoint or file");
   verb->add_option(
           "FILE", arguments->file,
-          "checkpoint, output folder, model (.pt2, .onnx), PyTorch, safetensors or IDX file")
+          "checkpoint, output folder, model (.pt2, .onnx),\nPyTorch, safetensors or IDX file")
       ->required();
   verb->add_flag("--digest", arguments->digest,
                  "verify all weights and buffers, and print one SHA-256 of them");

@@ -274,7 +274,7 @@ void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
   verb.add_option(
           "--gpus-per-node", request.gpus_per_node,
           "GPUs per node; 0: CPU nodes. Default: 1 for a run on a GPU;\n"
-          "for a run on CPUs 0, or on a cluster without CPU nodes as many as the stages need")
+          "for a run on CPUs 0, or on a cluster without CPU nodes\nas many as the stages need")
       ->check(CLI::Range(0L, 64L))
       ->option_text("NUMBER");
   verb.add_flag("--cpu", arguments.cpu, "CPU nodes, same as --gpus-per-node 0");

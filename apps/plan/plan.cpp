@@ -283,7 +283,8 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option(
           "--device", arguments->device,
           fmt::format("device to plan for: cpu, cuda (the GPU of this host), auto, or a GPU\n"
-                      "that this host need not have: {} (the option device)",
+                      "that this host need not have: {}\n"
+                      "(the option device)",
                       fmt::join(described_devices(), ", ")))
       ->check([](const std::string& name) { return name.empty() ? "the name is empty" : ""; })
       ->type_name("NAME");

@@ -241,6 +241,17 @@ TEST(Help, SeparatesGroupsByOneEmptyLineAndNamesFromTheirText) {
               testing::ContainsRegex("\n  --no-python  +COMMAND is always"));
 }
 
+TEST(Help, FitsATerminalOf100Columns) {
+  for (const char* verb : {"train", "plan", "fetch", "eval", "export", "inspect", "options",
+                           "launch", "jobscript", "doctor"}) {
+    std::istringstream lines(run_troupe({verb, "--help"}).out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 100u) << verb << ": " << line;
+      EXPECT_THAT(line, testing::Not(HasSubstr("Excludes"))) << verb;
+    }
+  }
+}
+
 TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   const Ran whole = run_troupe({"inspect", root_.string()});
   EXPECT_EQ(whole.code, exit_done) << whole.error;
