@@ -255,8 +255,8 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
   if (std::string parts = parts_of_nodes(layout); !parts.empty()) notes.push_back(std::move(parts));
   if (!shape.fetched_data.empty() && !has_data_in_image(shape, request))
     notes.push_back(fmt::format(
-        "data.path is empty: run '{} fetch {}' on a login node first ({}), or give "
-        "-r data.path=FOLDER",
+        "data.path is empty: run '{} fetch {}' on a login node first ({}), or set "
+        "data.path",
         program_name(), shape.fetched_data,
         request.data_folder.empty()
             ? "with TROUPE_DATA set, also for jobscript, if nodes cannot read ~/.local/share/troupe"

@@ -452,7 +452,7 @@ TEST_F(Jobscript, SaysThatTheDemosDataIsDebians) {
   const auto with = [&](const char* data) {
     return run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "-r", data, demo}).error;
   };
-  EXPECT_THAT(with("data.path="), HasSubstr("give -r data.path=FOLDER"));
+  EXPECT_THAT(with("data.path="), HasSubstr(", or set data.path"));
   EXPECT_THAT(with("data.name=synthetic"), Not(HasSubstr("data.path")));
 }
 
