@@ -61,8 +61,8 @@ struct RunOptions {
   std::shared_ptr<Bridge> bridge;
   DeliveryDeferral* deferral = nullptr;  ///< of the transports that the bridge uses
 
-  /// A warning says which votes are missing if there is none in two intervals, or an error if no
-  /// actor of the run's only process can go on.
+  /// How often the run checks its progress. After two checks without a vote, a warning names the
+  /// votes that are missing. If no actor of a run of one process can go on, an error ends it.
   std::chrono::milliseconds between_checks = std::chrono::seconds(20);
 };
 

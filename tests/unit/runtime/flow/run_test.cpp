@@ -527,18 +527,44 @@ TEST_P(RunInEitherScheduling, NamesWhoHoldsTheMessagesWithoutWhichNothingGoesOn)
   }
 }
 
+/// Takes long to be made, and for its only action.
+class Slow final : public Actor {
+ public:
+  Slow() { pause(); }
+  bool votes() const override { return true; }
+  bool ready() const override { return !done_; }
+  ActionLabel act() override {
+    pause();
+    done_ = true;
+    vote(0, nullptr);
+    return {"act", {}};
+  }
+
+ private:
+  static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); }
+  bool done_ = false;
+};
+
+TEST(Run, IsNotDeadlockedWhileAnActorIsMadeOrAtWork) {
+  Graph graph;
+  graph.add<Slow>("slow");
+  RunOptions options;
+  options.steps.count = 1;
+  options.between_checks = std::chrono::milliseconds(300);
+  EXPECT_EQ(run(graph, options).steps, 1u);
+}
+
 TEST(Run, IsNotDeadlockedWhileAThreadMayPostWorkToAnActor) {
   std::promise<Hoarder::Poster> given;
   RunOptions options;
   options.steps.count = 1;
   options.between_checks = std::chrono::milliseconds(500);
-  std::thread later([poster = given.get_future()]() mutable {
+  const std::jthread later([poster = given.get_future()]() mutable {
     const Hoarder::Poster post = poster.get();
     std::this_thread::sleep_for(std::chrono::milliseconds(2500));
     post([](Actor& actor) { static_cast<Hoarder&>(actor).end(); });
   });
   EXPECT_EQ(run(hoarding(&given), options).steps, 1u);
-  later.join();
 }
 
 TEST(DeterministicRun, IsTheSameForTheSameSeed) {
