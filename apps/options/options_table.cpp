@@ -274,16 +274,17 @@ void add_run(OptionFields& fields, Options& o) {
       field("deterministic", o.pipeline.stream.deterministic,
             "true: the same options give the same bits; false: on a GPU, convolutions take the "
             "algorithm that cuDNN predicts to be fastest, and the bits may differ from run to run "
-            "and after a restart; experimental",
+            "and after a restart; experimental: no GPU has run it",
             {.synonyms = {"use_deterministic_algorithms", "cudnn_deterministic"},
              .setting = "Stream::deterministic"}));
-  fields.push_back(
-      field("cuda_graphs", o.pipeline.cuda_graphs,
-            "on a GPU, launch the kernels of a pass together, as CUDA graphs: less work "
-            "for the CPU, more memory; same weights; experimental",
-            {.synonyms = {"cuda_graph", "enable_cuda_graph", "enable_cuda_graphs", "use_cuda_graph",
-                          "external_cuda_graph", "cudagraphs", "use_cudagraph", "graph_capture"},
-             .setting = "PipelineOptions::cuda_graphs"}));
+  fields.push_back(field(
+      "cuda_graphs", o.pipeline.cuda_graphs,
+      "on a GPU, launch the kernels of a pass together, as CUDA graphs: less work "
+      "for the CPU, more memory; same weights (tested on an emulator); experimental: no GPU has "
+      "run it",
+      {.synonyms = {"cuda_graph", "enable_cuda_graph", "enable_cuda_graphs", "use_cuda_graph",
+                    "external_cuda_graph", "cudagraphs", "use_cudagraph", "graph_capture"},
+       .setting = "PipelineOptions::cuda_graphs"}));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing",
                          {.hints = {{"profiler", "trace=true writes trace.json"}}}));
@@ -398,9 +399,10 @@ void add_data(OptionFields& fields, Options& o) {
                   "data.workers prepare micro-batches ahead by themselves: leave it out"}}}));
   fields.push_back(
       field("data.resident", data.resident,
-            "keep the images in the memory of the GPU and augment them there, to the same bits; "
+            "keep the images in the memory of the GPU and augment them there, to the same bits "
+            "(tested on an emulator); "
             "only u8 images that the data set holds in memory, with no augmentation but flip, "
-            "vertical_flip and crop; experimental",
+            "vertical_flip and crop; experimental: no GPU has run it",
             {.synonyms = {"on_gpu", "on_device", "gpu_resident", "preload", "preload_to_gpu",
                           "data_on_gpu", "to_gpu", "keep_on_gpu", "gpu_cache", "cache",
                           "cache_on_gpu", "cache_on_device", "cache_images"}}));
@@ -606,8 +608,9 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field(
       "train.patience", as_signed(p.stopping.patience),
       "early stopping: the run ends after this number of evaluations in a row without an "
-      "improvement of train.monitor; 0: never. If train.target_accuracy is set: the number of "
-      "evaluations in a row that must reach it (0: one), and train.monitor does not end the run",
+      "improvement of train.monitor; 0: never. With train.target_accuracy it means something else: "
+      "the run ends after so many evaluations in a row that reach the target (0: one), and never "
+      "for lack of an improvement",
       {.at_least = 0, .at_most = 1e6, .synonyms = {"early_stopping", "early_stopping_patience"}}));
   fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
                                 "score by which train.patience, train.schedule plateau and "

@@ -15,10 +15,10 @@ namespace troupe::cuda {
 namespace {
 
 /// With tensor cores cuDNN is at its best with nhwc. Otherwise everything stays in the layout that
-/// x has, since most plans for nhwc would copy to row-major. Images are of the type of the factors,
-/// and so are the copies of weights that cuDNN reads and the weight gradients that it writes. Sums,
-/// stored weights and the gradients that are passed on are in f32. What cuDNN has no plan for is
-/// computed by the kernels of direct_convolution.h.
+/// x has, since most plans for nhwc need the memory of a copy in row-major. Images are of the type
+/// of the factors, and so are the copies of weights that cuDNN reads and the weight gradients that
+/// it writes. Sums, stored weights and the gradients that are passed on are in f32. What cuDNN has
+/// no plan for is computed by the kernels of direct_convolution.h.
 class Convolution final : public LayerKernel {
  public:
   explicit Convolution(const ConvolutionOptions& options) : o_(options) {}
