@@ -52,14 +52,14 @@ std::string fit_driver(int runtime, int driver);
 struct GpuLibrary {
   const Backend* (*backend)();
   GpuSurvey (*survey)();  ///< asks the driver
-  /// The memory in bytes that one pass of a convolution works in on a described GPU, as it is run
-  /// on such a one; 0 where cuDNN does not compute it. Asks no driver.
+  /// The workspace in bytes of one pass of a convolution on a described GPU; 0 if cuDNN does not
+  /// compute it. Needs no driver.
   std::size_t (*workspace_bytes)(const ConvolutionWork& work, const DescribedDevice& on);
 };
 
-/// The library, opened by the first call as find_gpu() says (ops/devices.h), or why it cannot be:
-/// Error{io} if it is not found, Error{unsupported} if it is of no use. The library sets the
-/// environment variable CUDA_DEVICE_MAX_CONNECTIONS, if it is not set, when it is opened.
+/// The library, which the first call opens (where: ops/devices.h, find_gpu()) and which then sets
+/// the environment variable CUDA_DEVICE_MAX_CONNECTIONS, if it is not set. Error{io} if it is not
+/// found, Error{unsupported} if it cannot be used.
 Result<const GpuLibrary*> gpu_library();
 
 }  // namespace troupe

@@ -10,12 +10,11 @@ namespace troupe {
 
 struct PlannedDeviceOptions {
   std::string title;  ///< of the GPU that it stands for
-  /// Memory that a pass of a convolution works in. Called for each pass that is run.
+  /// The workspace of a pass of a convolution. Called for each pass that is run.
   std::function<std::size_t(const ConvolutionWork&)> workspace_bytes;
-  /// The planned samples for each that is run: convolutions are planned for so many.
+  /// Samples to plan convolutions for, for each sample that is run.
   double samples_factor = 1;
-  /// As in Stream. The stream that is planned with has the defaults, since the CPU computes in
-  /// place of the GPU.
+  /// As in Stream. The stream that kernels get has the defaults, since the CPU computes.
   DType products = DType::f32;
   bool conv_tf32 = false;
   bool deterministic = true;

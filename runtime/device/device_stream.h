@@ -71,15 +71,16 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// actor then returns to the state before the failed work, so votes need not wait for the
   /// device.
   virtual bool errors_end_run() const { return false; }
-  /// As record(), but the host may learn late that it has passed: for other streams to wait for.
+  /// As record(), for other streams to wait for: the host may learn late that it has passed (see
+  /// notify).
   virtual WorkPtr fence() { return record(); }
   /// Requests an early notification of the host when a fence() of this stream has passed.
   virtual void notify(const WorkPtr& /*fence*/) {}
   /// A point in the work of the stream, after all that was enqueued before. The call enqueues
   /// nothing.
   virtual std::uint64_t mark() { return 0; }
-  /// A fence after the mark, the first that was recorded since, for other streams to wait for: the
-  /// host may learn late that it has passed. Null if the host knows that already.
+  /// The first fence that was recorded after the mark, for other streams to wait for, as fence().
+  /// Null if the host knows already that the mark has passed.
   virtual WorkPtr fence_after(std::uint64_t /*mark*/) { return record(); }
   /// Work that is enqueued from now on runs after the fence, which is of a stream of the same
   /// backend, has passed. The caller does not wait. If a fence that is awaited for its results ends
@@ -97,9 +98,9 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   /// Whether the stream can capture work.
   virtual bool captures() const { return false; }
   /// The owner begins to capture: what it enqueues does not run, but becomes part of a graph, until
-  /// end_capture(). Until then, copies from and to the CPU's memory throw, as do new waits for
-  /// fences that have not passed; record() and mark() are of the point before the capture. Both
-  /// functions throw what the device answers; after end_capture() the stream works as before.
+  /// end_capture(). Until then, copies from and to the CPU's memory throw, as do waits for fences
+  /// that have not passed; record() and mark() refer to the point before the capture. Both
+  /// functions throw the error of the device; after end_capture() the stream works as before.
   virtual void begin_capture() {}
   virtual DeviceGraphPtr end_capture() { return nullptr; }
   /// The owner is about to enqueue work that it will repeat, or captures, with other random numbers
