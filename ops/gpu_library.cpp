@@ -46,10 +46,10 @@ std::string fault_of(const std::string& file) {
   std::error_code ignored;
   const bool is_searched_for = file.find('/') == std::string::npos;
   if (is_searched_for || !std::filesystem::exists(file, ignored)) return {};
-  if (!std::filesystem::is_regular_file(file, ignored)) return "it is not a file";
+  if (!std::filesystem::is_regular_file(file, ignored)) return "it is not a regular file";
   std::ifstream in(file, std::ios::binary);
   Elf64_Ehdr head{};
-  if (!in.read(reinterpret_cast<char*>(&head), sizeof head)) return "it is no library";
+  if (!in.read(reinterpret_cast<char*>(&head), sizeof head)) return "it is not a shared library";
   if (!std::ranges::equal(std::span(head.e_ident, SELFMAG), std::string_view(ELFMAG))) return {};
   const std::uint64_t size = std::filesystem::file_size(file, ignored);
   in.seekg(static_cast<std::streamoff>(head.e_phoff));
@@ -93,7 +93,7 @@ Result<OpenedFile> open_file() {
   }
   if (reason.starts_with(library_name))
     reason = has_nvidia_driver() ? "this build has no CUDA"
-                                 : "this build has no CUDA, and this host no NVIDIA driver";
+                                 : "this build has no CUDA, and this host has no NVIDIA driver";
   const Error missing = no_gpu(reason);
   return Error(ErrorCode::io, missing.message(), missing.remedy());
 }

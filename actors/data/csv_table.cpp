@@ -138,7 +138,7 @@ class Table {
   void check_that_it_is_text(std::string_view first_row) const {
     const bool marked = first_row.starts_with("\xff\xfe") || first_row.starts_with("\xfe\xff");
     if (marked || first_row.find('\0') != first_row.npos)
-      fail("is UTF-16 or no text", "save it as CSV in UTF-8");
+      fail("is UTF-16 or not text", "save it as CSV in UTF-8");
     if (first_row.find('\r') != first_row.npos)
       fail("has lines that end in CR alone, as on old Macintoshes", "save it with LF as line ends");
     for (const char character : first_row)

@@ -93,8 +93,9 @@ class GpuChecks {
 
   void check_library() {
     if (is_built_with_cuda()) return refuse(*machine_.cuda_error);
-    refuse(machine_.nvidia_driver.empty() ? "this build has no CUDA, and this host no NVIDIA driver"
-                                          : "this build has no CUDA",
+    refuse(machine_.nvidia_driver.empty()
+               ? "this build has no CUDA, and this host has no NVIDIA driver"
+               : "this build has no CUDA",
            fmt::format("build it with ./dev build --cuda, or {}",
                        asked() ? "-r device=cpu" : "use CPU nodes"));
   }

@@ -68,7 +68,7 @@ struct GpuMeter::Readings {
 
   std::mutex mutex;  ///< of what follows
   std::condition_variable changed;
-  std::string missing = "the driver has not answered";  ///< empty: nothing
+  std::string missing = "NVML has not responded";  ///< empty: nothing
   bool done = false, ended = false;
   int count = 0;
   GpuUsage latest;

@@ -139,7 +139,7 @@ bool print_fit(const PlannedRun& run, std::size_t needed) {
   if (needed > memory) {
     const std::size_t missing = needed + assumed_context_bytes - all;
     const std::size_t usable = memory - std::min(memory, uncounted);
-    print_out("the run does not fit: {} are missing\n  try: {}\n", bytes_text(missing),
+    print_out("the run does not fit: it needs {} more\n  try: {}\n", bytes_text(missing),
               what_to_change(run, usable, missing + uncounted));
     return false;
   }

@@ -112,15 +112,15 @@ std::vector<std::string> uneven_batches(const PipelineOptions& pipeline) {
                     size, parts, size / parts + 1, size / parts, (size / parts + 1) * parts));
   const std::int64_t samples = pipeline.data.dataset.count(Split::train), rest = samples % size;
   if (pipeline.data.drop_last && 100 * rest >= samples)
-    sentences.push_back(fmt::format(
-        "each epoch leaves out {} of {} training samples, which fill no batch; data.drop_last "
-        "false takes them too",
-        rest, samples));
+    sentences.push_back(
+        fmt::format("each epoch drops {} of {} training samples, which do not fill a batch; "
+                    "data.drop_last=false keeps them",
+                    rest, samples));
   if (!pipeline.data.drop_last && rest != 0) {
     const bool has_single = rest / parts <= 1 && has_batch_norms(pipeline);
     sentences.push_back(fmt::format(
-        "the last batch of an epoch has {} of {} samples{}; data.drop_last true leaves it out",
-        rest, size,
+        "the last batch of an epoch has {} of {} samples{}; data.drop_last=true drops it", rest,
+        size,
         has_single
             ? ", where batch norm averages over a single sample, or fails if this sample has "
               "one value per channel"
@@ -174,7 +174,8 @@ std::vector<std::string> device_warnings(const Options& options, const PipelineO
   if (options.device == DeviceChoice::automatic && pipeline.processes > 1) {
     if (const auto library = gpu_library(); library && !library.value()->survey().gpus.empty())
       sentences.emplace_back(
-          "computing on the CPU: several processes cannot use a GPU; to use it, start one process");
+          "computing on the CPU: a run of several processes cannot use a GPU; to use one, start "
+          "one process");
   } else if (const std::string sentence = no_gpu_warning(options); !sentence.empty()) {
     sentences.push_back(sentence);
   }
@@ -373,7 +374,7 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   if (!start.processor.empty() && start.processor != processor)
     sentences.push_back(fmt::format(
         "the checkpoint was written on another device or type of processor, so the weights may "
-        "differ in their last bits: there {}; here {}",
+        "differ in their last bits: checkpoint: {}; this run: {}",
         start.processor, processor));
   return sentences;
 }

@@ -131,7 +131,7 @@ void check(cudaError_t status, const char* operation, std::source_location where
     case cudaErrorLaunchTimeout:
       throw context_lost(
           fmt::format("{} at {}:{}", what, where.file_name(), where.line()), "a kernel failed",
-          "if it happens again, run with compute-sanitizer, which names the kernel, and "
+          "if it happens again, run under compute-sanitizer, which names the kernel, and "
           "report what it says");
     default:
       throw context_lost(what, "the GPU or its link may have failed",

@@ -12,6 +12,7 @@
 #include "ops/cuda/event.h"
 #include "ops/cuda/stream.h"
 #include "ops/gpu_sizes.h"
+#include "runtime/bytes_text.h"
 #include "runtime/tensor/out_of_memory.h"
 
 namespace troupe::cuda {
@@ -118,7 +119,7 @@ Pinned::Pinned(std::size_t bytes)
     return;
   }
   cudaGetLastError();
-  throw OutOfMemory(fmt::format("CUDA could not pin {} bytes of the CPU's memory", bytes_),
+  throw OutOfMemory(fmt::format("CUDA could not pin {} of host memory", bytes_text(bytes_)),
                     "give the process or its job more host memory, or lower `batch_size`");
 }
 

@@ -30,7 +30,7 @@ constexpr int graph_field = 7, initializer_field = 5, raw_data_field = 9;
 
 [[noreturn]] void refuse_damaged(const std::string& origin, const std::string& what) {
   throw Error(ErrorCode::bad_file, fmt::format("{}: {}", origin, what),
-              "the file is damaged or no ONNX model: export it again");
+              "the file is damaged or not an ONNX model: export it again");
 }
 
 /// A message split by one of its fields: the occurrences of this field, and all other bytes.

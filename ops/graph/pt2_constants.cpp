@@ -72,7 +72,7 @@ constexpr double neither(double a) { return a == 0; }
 
 void outer(const Pt2Node& node) {
   const Tensor a = reals_of(node, "self"), b = reals_of(node, "vec2");
-  if (a.rank() != 1) node.json().fail(fmt::format("{} is no vector", to_string(a.shape())));
+  if (a.rank() != 1) node.json().fail(fmt::format("{} is not a vector", to_string(a.shape())));
   give_constant(
       node, of_pairs(node, a.reshape({a.dim(0), 1}), b, [](double x, double y) { return x * y; }));
 }

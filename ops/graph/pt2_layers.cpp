@@ -252,7 +252,7 @@ void index(const Pt2Node& node) {
     throw LacksOperator{"it indexes another axis than the first, or several"};
   const Value known = graph.value(indices[0]);  // a copy: entering a value moves the others
   if (known.kind != Value::Kind::constant || known.dtype == DType::boolean)
-    throw LacksOperator{"its indices are no constant"};
+    throw LacksOperator{"its indices are not constant"};
   const ValueId x = node.value("self");
   const Sizes shape = node.shape(x);
   if (shape.empty() || !is_fixed(product(shape)))

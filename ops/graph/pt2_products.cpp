@@ -33,7 +33,7 @@ void sum_with_product(const Pt2Node& node, const char* first, const char* second
   const ValueId bias = node.value("self"), a = node.value(first), b = node.value(second);
   if (node.number("beta", 1.0) != 1.0 || node.number("alpha", 1.0) != 1.0)
     throw LacksOperator{"its beta or alpha is not 1"};
-  if (node.shape(a).size() < 2) node.json().fail("its factors are no matrices");
+  if (node.shape(a).size() < 2) node.json().fail("its factors are not matrices");
   refuse_batch(node.shape(a).back());
   node.give(node.add(Arithmetic{ArithmeticOperation::add}, {bias, node.add(Matmul{}, {a, b})}));
 }

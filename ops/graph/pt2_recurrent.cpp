@@ -88,7 +88,7 @@ ValueId linear(const Pt2Node& node, ValueId x, ValueId weight, ValueId bias) {
 
 std::int64_t features_of(const Pt2Node& node, const Weights& weights) {
   const Sizes& shape = node.shape(weights.hidden);
-  if (shape.size() != 2) node.json().fail("its weights are no matrices");
+  if (shape.size() != 2) node.json().fail("its weights are not matrices");
   return shape[1].fixed;
 }
 

@@ -147,7 +147,7 @@ TEST_F(Gpu, RefusesSeveralProcesses) {
   EXPECT_EQ(automatic.exit_code, 0) << automatic.error;
   EXPECT_THAT(automatic.out, HasSubstr(", on the CPU\n"));
   EXPECT_THAT(automatic.out + automatic.error,
-              HasSubstr("computing on the CPU: several processes cannot use a GPU"));
+              HasSubstr("computing on the CPU: a run of several processes cannot use a GPU"));
   const Outcome rounded =
       command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml", "-o", "rounded", "-r",
                "parallel.pipeline=2", "-r", "device=auto", "-r", "precision=16-mixed"});
@@ -323,7 +323,7 @@ TEST_F(Gpu, IsTriedByTheDoctor) {
 TEST_F(Gpu, NamesAFileThatIsNoLibraryForGpus) {
   ASSERT_EQ(::mkfifo((root_ / "pipe").c_str(), 0600), 0);
   for (const auto& [file, reason] :
-       {std::pair((root_ / "pipe").string(), "it is not a file"),
+       {std::pair((root_ / "pipe").string(), "it is not a regular file"),
         std::pair(std::string("libc.so.6"), "it is not libtroupe_cuda.so")}) {
     const Outcome outcome = with_library(file, {"train", "options.yaml", "-r", "device=cuda"});
     EXPECT_EQ(outcome.exit_code, 1);

@@ -101,7 +101,7 @@ TEST(DoctorGpu, FlagsAllocatedGpusThatTheBuildLeavesIdle) {
   Machine machine = without_cuda();
   machine.environment["SLURM_GPUS_ON_NODE"] = "4";
   EXPECT_THAT(found(machine, on_gpu),
-              HasSubstr("error this build has no CUDA, and this host no NVIDIA driver: 4"));
+              HasSubstr("error this build has no CUDA, and this host has no NVIDIA driver: 4"));
   machine.nvidia_driver = "580.159.03";
   EXPECT_EQ(found(machine, automatic),
             "warning this build has no CUDA: 4 allocated GPUs stay idle | build it with "

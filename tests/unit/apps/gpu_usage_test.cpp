@@ -155,7 +155,7 @@ TEST(GpuMeter, IsNotHeldUpByADriverThatDoesNotOpen) {
     };
     const GpuMeter meter(open, std::chrono::milliseconds(1), std::chrono::milliseconds(20));
     EXPECT_EQ(meter.latest().power_w, std::nullopt);
-    EXPECT_EQ(meter.summary_line(), "GPU: no usage data in train.csv: the driver has not answered");
+    EXPECT_EQ(meter.summary_line(), "GPU: no usage data in train.csv: NVML has not responded");
   }
   signals->answer.set_value();
   signals->end.get_future().wait();

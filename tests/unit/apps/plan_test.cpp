@@ -405,9 +405,10 @@ TEST(PlannedMemory, SaysByHowMuchAGpuIsTooSmallAndWhatToLower) {
               AllOf(HasSubstr("the run fits, and 0 B remain"), Not(HasSubstr("try:"))));
   EXPECT_THAT(
       printed_memory(9, 3, 4),
-      HasSubstr("A GPU has 10.5 GiB, of which the driver and CUDA take 1.5 GiB (assumed):\nthe run "
-                "does not fit: 3.0 GiB are missing\n  try: raise train.micro_batches from 4 to 8, "
-                "or lower train.batch_size from 16 to 8\n"));
+      HasSubstr(
+          "A GPU has 10.5 GiB, of which the driver and CUDA take 1.5 GiB (assumed):\nthe run "
+          "does not fit: it needs 3.0 GiB more\n  try: raise train.micro_batches from 4 to 8, "
+          "or lower train.batch_size from 16 to 8\n"));
   EXPECT_THAT(
       printed_memory(9, 3, 16),
       HasSubstr("\n  try: lower train.batch_size and train.micro_batches together, choose a "
@@ -434,7 +435,7 @@ TEST(PlannedMemory, SaysByHowMuchAGpuIsTooSmallAndWhatToLower) {
               HasSubstr("the weights' state and gradients alone take 12.0 GiB: choose a smaller "
                         "model"));
   EXPECT_THAT(printed_memory(5, 3, 4, 2),
-              HasSubstr("1.0 GiB are missing\n  try: set data.resident to false: the images take "
+              HasSubstr("it needs 1.0 GiB more\n  try: set data.resident to false: the images take "
                         "2.0 GiB\n"));
   EXPECT_THAT(printed_memory(9, 3, 4, 1), HasSubstr("\n  try: raise train.micro_batches"));
 }
@@ -462,7 +463,7 @@ TEST(PlannedMemory, DoesNotSayThatARunFitsWhereWorkspacesThatAreNotCountedMayNot
 
 TEST(PlannedMemory, NamesBatchesThatLeaveRoomForWorkspacesThatAreNotCounted) {
   EXPECT_THAT(printed_memory(9, 3, 4, 0, 0, "no cuDNN"),
-              HasSubstr("3.0 GiB are missing\n  try: raise train.micro_batches from 4 to 16, or "
+              HasSubstr("it needs 3.0 GiB more\n  try: raise train.micro_batches from 4 to 16, or "
                         "lower train.batch_size from 16 to 4\n"));
 }
 

@@ -240,7 +240,7 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
   EXPECT_THAT(reported({"train.epochs=4", "train.patience=4", "train.target_accuracy=0.9"}),
               Not(HasSubstr("patience")));
   EXPECT_THAT(reported({"train.batch_size=100", "data.count=150"}),
-              HasSubstr("each epoch leaves out 50 of 150 training samples"));
+              HasSubstr("each epoch drops 50 of 150 training samples"));
   EXPECT_THAT(reported({"train.batch_size=100", "data.count=200"}), Not(HasSubstr("leaves out")));
   EXPECT_THAT(reported({"data.workers=4096"}), HasSubstr("data.workers is 4096, more than the "));
   const std::vector<std::string> one_sample = {"model.name=mnist_cnn", "model.widths=[]",
@@ -285,7 +285,7 @@ TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {
   EXPECT_THAT(
       of_processor("a kind of its own"),
       AllOf(HasSubstr("written on another device or type of processor, so the weights may differ"),
-            HasSubstr("there a kind of its own; here ")));
+            HasSubstr("checkpoint: a kind of its own; this run: ")));
   const auto none = Not(HasSubstr("type of processor"));
   EXPECT_THAT(of_processor(backend(Device::cpu()).fingerprint()), none);
   EXPECT_THAT(of_processor(""), none);

@@ -199,7 +199,7 @@ TEST(Pt2, LacksMasksAndIndicesThatAreNoConstants) {
   EXPECT_EQ(reason("lt", "self", computed), "its argument self is not a constant");
   EXPECT_EQ(reason("and_1", "self", numbers), "it does not read truth values");
   EXPECT_EQ(reason("index", "indices", {{"as_tensors", {{{"name", "linear"}}}}}),
-            "its indices are no constant");
+            "its indices are not constant");
 }
 
 TEST(Pt2, LacksMovesOfTheSamplesOfABatch) {

@@ -193,7 +193,7 @@ TEST_F(CsvTables, NameOtherEncodingsAndLineEnds) {
   for (const std::string& text : {"\xff\xfe"s + "a\0,\0y\0\n\0"s, "\xfe\xff\0a\0,\0y\0\n"s,
                                   "a\0,\0y\0\n\0001\0,\0002\0\n\0"s})
     EXPECT_THAT(refusal(text),
-                testing::AllOf(HasSubstr("is UTF-16 or no text"), HasSubstr("UTF-8")));
+                testing::AllOf(HasSubstr("is UTF-16 or not text"), HasSubstr("UTF-8")));
   for (const char* text : {"a,y\r1,2\r3,4\r", "a,y\r1,2\r3,4"})
     EXPECT_THAT(refusal(text), HasSubstr("lines that end in CR alone"));
 }
