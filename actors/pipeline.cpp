@@ -46,43 +46,44 @@ SamplerOptions sampler_options(const PipelineOptions& options) {
 
 StageOptions stage_options(const PipelineOptions& options, std::size_t stage, std::uint32_t replica,
                            const Common& common) {
-  NetworkProgramOptions program{
-      .model = options.model,
-      .samples = options.data.dataset.samples(),
-      .blocks = blocks_of(options, stage),
-      .dtype = options.dtype,
-      .stream = options.stream,
-      .seed = options.seed,
-      .initial = options.initial.empty() ? nullptr : options.initial[stage],
-      .freezes = freezes_of(options),
-      .graph_shapes = !options.cuda_graphs                 ? 0U
-                      : larger_micro_batches(options) == 0 ? 1U
-                                                           : 2U};
+  NetworkProgramOptions program{.model = options.model,
+                                .samples = options.data.dataset.samples(),
+                                .blocks = blocks_of(options, stage),
+                                .dtype = options.dtype,
+                                .stream = options.stream,
+                                .seed = options.seed,
+                                .freezes = freezes_of(options),
+                                .graph_shapes = !options.cuda_graphs                 ? 0U
+                                                : larger_micro_batches(options) == 0 ? 1U
+                                                                                     : 2U};
   if (stage == 0)
     program.pixels = pixels_for(transform_options(options), options.data.dataset.samples());
   for (const BucketBytes& bucket : common.buckets[stage]) program.buckets.push_back(bucket.blocks);
   ProgramFactory factory = network_program(std::move(program));
   if (options.around)
     factory.make = [around = options.around, stage, make = std::move(factory.make)](
-                       const Stream& on, StatePtr resumed) {
-      return around(stage, make(on, std::move(resumed)));
+                       const Stream& on, StatePtr state) {
+      return around(stage, make(on, std::move(state)));
     };
-  return {.program = std::move(factory),
-          .schedule = schedule_of(options, stage),
-          .stage = stage,
-          .replica = replica,
-          .replicas = options.replicas,
-          .seed = options.seed,
-          .rate = learning_rate_options(options),
-          .optimizer = options.optimizer,
-          .loss_scale = loss_scale_options(options),
-          .last = stage + 1 == options.partition.size(),
-          .trained_before = common.first_trained < blocks_of(options, stage).front().first,
-          .staleness = options.staleness,
-          .micro_batches = [sampler = Sampler(sampler_options(options))](std::uint32_t step) {
-            return static_cast<std::uint32_t>(
-                sampler.micro_batch_count(step % sampler.batches_per_epoch()));
-          }};
+  const auto& initial = options.initial;
+  return {
+      .program = std::move(factory),
+      .starting_state = initial.empty() ? nullptr : std::make_shared<StatePtr>(initial.at(stage)),
+      .schedule = schedule_of(options, stage),
+      .stage = stage,
+      .replica = replica,
+      .replicas = options.replicas,
+      .seed = options.seed,
+      .rate = learning_rate_options(options),
+      .optimizer = options.optimizer,
+      .loss_scale = loss_scale_options(options),
+      .last = stage + 1 == options.partition.size(),
+      .trained_before = common.first_trained < blocks_of(options, stage).front().first,
+      .staleness = options.staleness,
+      .micro_batches = [sampler = Sampler(sampler_options(options))](std::uint32_t step) {
+        return static_cast<std::uint32_t>(
+            sampler.micro_batch_count(step % sampler.batches_per_epoch()));
+      }};
 }
 
 /// The actors of one replica.

@@ -57,11 +57,13 @@ struct PipelineOptions {
   std::int64_t batch_size = 64;     ///< samples of a step, over all replicas
   std::uint32_t micro_batches = 1;  ///< of a step, over all replicas
   std::int64_t epochs = 1;
-  std::uint32_t max_steps = 0;    ///< ends the run earlier, at the same learning rates; 0: no limit
-  bool evaluates = true;          ///< evaluate after each epoch and at the end
-  std::uint32_t first_step = 0;   ///< committed steps of a run that is resumed
-  bool evaluates_first = false;   ///< as in Timeline
-  std::vector<StatePtr> initial;  ///< by stage; empty: random from the seed
+  std::uint32_t max_steps = 0;   ///< ends the run earlier, at the same learning rates; 0: no limit
+  bool evaluates = true;         ///< evaluate after each epoch and at the end
+  std::uint32_t first_step = 0;  ///< committed steps of a run that is resumed
+  bool evaluates_first = false;  ///< as in Timeline
+  /// By stage; null for one that is in another process. Empty: random from the seed. The graph
+  /// holds them until the first commit. The options need them only to build it.
+  std::vector<StatePtr> initial;
 
   LearningRateOptions rate;  ///< its numbers of steps are set from the data
   Optimizer optimizer = default_optimizer();

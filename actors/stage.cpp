@@ -34,10 +34,19 @@ Stage::Stage(StageOptions options)
         std::make_unique<Output<Gradient>>(this, fmt::format("gradient/{}", bucket)));
 }
 
+StatePtr Stage::starting_state() const {
+  if (const StatePtr& state = *options_.starting_state) return state;
+  throw Error(ErrorCode::bad_options,
+              fmt::format("stage {} has no state to begin with: those of its run are for stages "
+                          "where build_pipeline puts them, and for one run of its graph",
+                          options_.stage),
+              "leave stages in these processes, and build a graph for each run");
+}
+
 StageProgram& Stage::program() {
   if (program_) return *program_;
-  program_ = options_.program(stream_.get(), resumed_);
-  resumed_ = nullptr;
+  if (!resumed_ && options_.starting_state) resumed_ = starting_state();
+  program_ = options_.program(stream_.get(), std::move(resumed_));
   if (program_->ranges() != 1)
     throw Error(ErrorCode::bad_options,
                 fmt::format("the program of stage {} has {} ranges of blocks", options_.stage,
@@ -340,7 +349,8 @@ ActionLabel Stage::update() {
 
 void Stage::on_commit(const Commit& commit) {
   closed_ = commit.last;
-  if (commit.step + 1 <= step_) return ask_snapshot(commit);  // restored from this commit
+  if (commit.step + 1 <= step_) return ask_snapshot(commit);  // begun from this commit
+  if (options_.starting_state) options_.starting_state->reset();
   abandon_step();
   program().use(std::move(next_state_));
   next_state_.reset();

@@ -18,6 +18,10 @@ namespace troupe {
 
 struct StageOptions {
   ProgramFactory program;
+  /// The state that the program begins with; null: the program's own. The stage drops it at its
+  /// first commit, so that it does not stay in memory for as long as the graph. Null inside: the
+  /// stage cannot be started.
+  std::shared_ptr<StatePtr> starting_state = {};
   StageSchedule schedule;
   std::size_t stage = 0;  ///< position in the pipeline
   std::uint32_t replica = 0;
@@ -158,6 +162,7 @@ class Stage final : public Actor {
   /// commit.
   MessageKey collect();
   ActionLabel update();
+  StatePtr starting_state() const;
   /// Of the open step; 1 if losses are not scaled.
   LossScale loss_scale();
   Tensor scaled(const Tensor& gradient);

@@ -34,14 +34,13 @@ std::vector<std::vector<std::size_t>> bucket_begins(const std::vector<BlockRange
 
 class NetworkProgram final : public StageProgram {
  public:
-  NetworkProgram(const NetworkProgramOptions& options, const Stream& stream)
+  NetworkProgram(const NetworkProgramOptions& options, const Stream& stream, StatePtr state)
       : network_(make_network(options, stream)),
         bucket_begins_(bucket_begins(network_.ranges(), options.buckets)),
         spec_(std::make_shared<const StateSpec>(network_.spec())) {
     if (options.graph_shapes > 0) network_.keep_in_place();
-    network_.use(on_device(stream, options.initial
-                                       ? options.initial
-                                       : initial_state(*spec_, options.dtype, options.seed)));
+    if (!state) state = initial_state(*spec_, options.dtype, options.seed);
+    network_.use(on_device(stream, state));
     if (options.pixels.defined()) network_.take_pixels(options.pixels);
   }
 
@@ -128,12 +127,11 @@ ProgramFactory network_program(NetworkProgramOptions options) {
       std::max({options.buckets.size(), options.blocks.size(), std::size_t{1}});
   const Stream stream = options.stream;
   ProgramFactory factory([options = std::move(options), buckets](
-                             const Stream& on, StatePtr resumed) -> std::unique_ptr<StageProgram> {
+                             const Stream& on, StatePtr state) -> std::unique_ptr<StageProgram> {
     const DeviceStream* opened = device_stream(on);
     NetworkProgramOptions own = options;
-    if (resumed) own.initial = std::move(resumed);
     if (!opened || !opened->captures()) own.graph_shapes = 0;
-    auto program = std::make_unique<NetworkProgram>(own, on);
+    auto program = std::make_unique<NetworkProgram>(own, on, std::move(state));
     if (own.graph_shapes == 0) return program;
     return std::make_unique<CapturedProgram>(std::move(program), on, buckets, own.graph_shapes);
   });

@@ -74,8 +74,8 @@ struct ModelPart {
 
 /// Makes a program: one for each incarnation of an actor.
 struct ProgramFactory {
-  /// The program begins with the state `resumed`; null: with a first one of its own.
-  using Make = std::function<std::unique_ptr<StageProgram>(const Stream& stream, StatePtr resumed)>;
+  /// The program begins with this state; null: with a first one of its own.
+  using Make = std::function<std::unique_ptr<StageProgram>(const Stream& stream, StatePtr state)>;
 
   ProgramFactory() = default;
   template <class F>
@@ -84,13 +84,13 @@ struct ProgramFactory {
   /// For programs that compute on the CPU.
   template <class F>
   ProgramFactory(F make) requires std::is_invocable_v<const F&>
-      : make([make = std::move(make)](const Stream&, StatePtr resumed) {
+      : make([make = std::move(make)](const Stream&, StatePtr state) {
         auto program = make();
-        if (resumed) program->use(std::move(resumed));
+        if (state) program->use(std::move(state));
         return program;
       }) {}
-  std::unique_ptr<StageProgram> operator()(const Stream& on, StatePtr resumed = nullptr) const {
-    return make(on, std::move(resumed));
+  std::unique_ptr<StageProgram> operator()(const Stream& on, StatePtr state = nullptr) const {
+    return make(on, std::move(state));
   }
 
   /// The program gives all of its work to the stream, which outlives it.
@@ -100,9 +100,9 @@ struct ProgramFactory {
   std::optional<ModelPart> part = {};  ///< if known, the stages of a graph must fit together
 };
 
-/// Blocks of a model as a program, which computes on a stream like this one. Without `initial`,
-/// parameters are drawn from the seed. Throws Error{bad_options} unless the buckets of each range
-/// add up to its blocks.
+/// Blocks of a model as a program, which computes on a stream like this one. Its first state has
+/// parameters drawn from the seed. Throws Error{bad_options} unless the buckets of each range add
+/// up to its blocks.
 struct NetworkProgramOptions {
   ModelSource model;
   SampleSpec samples;                   ///< of the data set
@@ -110,7 +110,6 @@ struct NetworkProgramOptions {
   DType dtype = DType::f32;
   Stream stream;
   std::uint64_t seed = 1;
-  StatePtr initial;
   /// Blocks of each gradient bucket, the one of the last blocks first; empty: one bucket per range.
   std::vector<std::size_t> buckets = {};
   Tensor pixels = {};    ///< as Network::take_pixels, if x is of bytes (pixels_for)

@@ -361,9 +361,10 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
 
 }  // namespace
 
-RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline,
+RunReport run_graph(const TrainCommand& command, PipelineOptions& pipeline,
                     const std::function<void(const FailureReport&)>& on_failure, RunLog* log) {
   const Graph graph = build_pipeline(pipeline);
+  pipeline.initial.clear();
   RunOptions run_with = run_options(command.options, pipeline);
   run_with.stop = command.stop;
   run_with.on_failure = on_failure;

@@ -32,9 +32,10 @@ struct TrainCommand {
   std::function<void()> on_begin = [] {};  ///< when all processes are connected
 };
 
-/// Connects to the other processes of the run, if there are any, and runs the graph. With
-/// log.level debug it writes the edges and their messages to `log`.
-RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline,
+/// Connects to the other processes of the run, if there are any, and runs the graph. Clears
+/// `pipeline.initial`, which need not stay in memory. With log.level debug it writes the edges and
+/// their messages to `log`.
+RunReport run_graph(const TrainCommand& command, PipelineOptions& pipeline,
                     const std::function<void(const FailureReport&)>& on_failure,
                     RunLog* log = nullptr);
 
