@@ -88,6 +88,7 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
   const Device device = stream.device;
   (void)backend(device).take_scratch(device.index);
   const std::size_t before = allocator.counters().in_use_bytes;
+  const std::size_t lasting = allocator.counters().lasting_bytes;
   std::unique_ptr<ForwardPass> pass;
   const auto forward =
       time_of(stream, [&] { pass = block.forward(x, RandomKey{}, trained_before); });
@@ -102,6 +103,7 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
                before, allocator};
   in_halves ? back.in_halves(costs, memory) : back.at_once(costs, memory);
   costs.scratch_sizes.merge(backend(device).take_scratch(device.index));
+  costs.kept_bytes += allocator.counters().lasting_bytes - lasting;
   return y;
 }
 

@@ -20,6 +20,9 @@ struct BlockCosts {
   std::size_t saved_bytes = 0;     ///< held between forward and backward
   std::size_t working_bytes = 0;   ///< most memory beyond that while it computes
   std::size_t deferred_bytes = 0;  ///< held while its weight gradient is deferred
+  /// What its layers keep from one pass to the next (LastingScope), such as weights in another
+  /// order or type.
+  std::size_t kept_bytes = 0;
   /// What its kernels borrow while they run (Backend::take_scratch), and the most of it.
   std::set<std::size_t> scratch_sizes;
   std::size_t scratch_bytes() const { return scratch_sizes.empty() ? 0 : *scratch_sizes.rbegin(); }

@@ -53,6 +53,7 @@ class Bound {
   void add_edges();
   void add_scratch();
   void add_stages();
+  void add_starting_states();
   /// What a device has besides, and what the CPU has for it.
   void add_copies();
   MemoryBound take();
@@ -198,8 +199,8 @@ void Bound::add_stage(std::size_t stage, std::size_t replicas) {
   const int copies_of_gradients =
       optimizer.scales_gradients() ? 0 : int{optimizer.clip_value() > 0} + int{has_factor};
   const std::size_t scaled_copies = static_cast<std::size_t>(copies_of_gradients) * largest_bucket;
-  add(fmt::format("stage {} state", stage), (copies * bytes.state + scaled_copies) * replicas,
-      computing());
+  add(fmt::format("stage {} state", stage),
+      (copies * bytes.state + bytes.kept + scaled_copies) * replicas, computing());
   const std::size_t tree_nodes = std::bit_width(options_.micro_batches) + 1u;
   const std::size_t reducers = reducer_shares(options_, stage).size();
   // Of several reducers each has a second tree, over its chunk.
@@ -207,6 +208,21 @@ void Bound::add_stage(std::size_t stage, std::size_t replicas) {
   // Steps that are being summed at once.
   const std::size_t open = 1 + options_.staleness;
   add(fmt::format("reducer {}", stage), open * (tree_nodes * gradient + chunks), computing());
+}
+
+// What comes from a file stays until the first commit, beside a device's copy of it. Random states
+// of a device are made in the CPU's memory; where the CPU computes, they are the stages' own.
+void Bound::add_starting_states() {
+  std::size_t bytes = 0;
+  for (std::size_t s = 0; s < options_.partition.size(); ++s) {
+    const std::size_t here = replicas(s), state = stage_bytes(options_, s).state;
+    if (here == 0) continue;
+    if (!options_.initial.empty())
+      bytes += tensors_of_a_weight(options_) * state;
+    else if (has_device_)
+      bytes += here * state;
+  }
+  if (bytes > 0) add("starting state", bytes, Place::cpu);
 }
 
 void Bound::add_copies() {
@@ -252,8 +268,9 @@ std::size_t Bound::pinned_for_images() const {
 }
 
 // Copies go through pinned memory, in blocks of powers of two: each message between the CPU and the
-// device, and the states when a run begins. Samples are counted here although most are prepared in
-// such memory: those that are converted to another type are not.
+// device, the states when a run begins, the random keys of CUDA graphs and the weights of classes.
+// Samples are counted here although most are prepared in such memory: those that are converted to
+// another type are not.
 std::size_t Bound::pinned_bytes() const {
   std::size_t sum = 0;
   for (const auto& edge : graph_.edges()) {
@@ -262,9 +279,13 @@ std::size_t Bound::pinned_bytes() const {
                       graph_.actors()[edge.to].process == process_;
     if (crosses && here) sum += edge.options.slots * pinned_block(edge.options.slot_bytes);
   }
-  for (std::size_t s = 0; s < options_.partition.size(); ++s)
+  for (std::size_t s = 0; s < options_.partition.size(); ++s) {
     sum +=
         replicas(s) * tensors_of_a_weight(options_) * pinned_block(stage_bytes(options_, s).state);
+    if (options_.cuda_graphs) sum += replicas(s) * (lanes(s) + 1) * pinned_block(0);
+  }
+  sum += replicas(last_stage()) *
+         pinned_block(options_.loss.class_weights.size() * size_of(DType::f64));
   if (has_resident_images(options_))
     sum += pinned_for_images();
   else if (sent_on_device_)
@@ -289,6 +310,7 @@ MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
   bound.add_edges();
   bound.add_scratch();
   bound.add_stages();
+  bound.add_starting_states();
   bound.add_copies();
   return bound.take();
 }

@@ -28,9 +28,9 @@ struct MemoryBound {
 
 /// The bound for the graph that build_pipeline creates from these options, which must contain block
 /// costs. Every process holds the `dataset_bytes` of the data set (Dataset::bytes_in_memory). A
-/// device holds what stages, losses and reducers use. The CPU's memory holds everything else,
-/// pinned memory included. A device's own needs (a context, libraries) are not counted. A pure
-/// function.
+/// device holds what stages, losses and reducers use, resident images and the samples sent to it.
+/// The CPU's memory holds everything else, pinned memory included, and PipelineOptions::initial if
+/// it is set. A device's own needs (a context, libraries) are not counted. A pure function.
 MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
                          std::size_t dataset_bytes, std::uint32_t process = 0);
 

@@ -169,9 +169,12 @@ void connect_update(Graph& graph, const PipelineOptions& options, const Common& 
     graph.connect(common.monitor, &Monitor::rate_factor, column.stages[s], &Stage::rate_factor,
                   edge);
   if (!common.norm) return;
-  if (column.replica == 0)
+  if (column.replica == 0) {
+    EdgeOptions squares = edge;
+    squares.slot_bytes = squares.step_bytes = common.buckets[s].front().squares;
     graph.connect(column.stages[s], &Stage::gradient_squares, *common.norm, &GradientNorm::squares,
-                  edge);
+                  squares);
+  }
   graph.connect(*common.norm, &GradientNorm::norm, column.stages[s], &Stage::gradient_norm, edge);
 }
 

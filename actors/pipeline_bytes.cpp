@@ -37,6 +37,7 @@ StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage) {
       bytes.deferred += block.deferred_bytes;
       bytes.working = std::max(bytes.working, block.working_bytes);
       bytes.state += block.state_bytes;
+      bytes.kept += block.kept_bytes;
     }
   return bytes;
 }
@@ -64,6 +65,7 @@ std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_
     }
   }
   buckets.front().statistics = in_bytes(spec.buffer_elements());
+  buckets.front().squares = spec.parameters().size() * size_of(DType::f64);
   return buckets;
 }
 

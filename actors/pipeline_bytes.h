@@ -19,14 +19,17 @@ struct StageBytes {
   std::size_t working = 0;   ///< most beyond that while it computes
   std::size_t deferred = 0;  ///< between the input half and the weight half of its backward
   std::size_t state = 0;     ///< weights and buffers, of one version
+  std::size_t kept = 0;      ///< by its layers, from one pass to the next
 };
 StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage);
 
-/// A gradient bucket of a stage: the sizes that a micro-batch sends to the reducer of the bucket.
+/// A gradient bucket of a stage: the sizes that a micro-batch sends to the reducer of the bucket,
+/// and of what the stage sends in a step if the norm of its gradient is needed.
 struct BucketBytes {
   std::size_t blocks = 0;      ///< consecutive ones; those of bucket 0 are the stage's last
   std::size_t weights = 0;     ///< of the flat gradient
   std::size_t statistics = 0;  ///< of the stage; with bucket 0
+  std::size_t squares = 0;     ///< of the stage, as StageProgram::gradient_squares; with bucket 0
   std::size_t all() const { return weights + statistics; }
 };
 /// In the order of the backward pass. Needs no block costs.

@@ -77,6 +77,7 @@ class WeightCopy {
     if (!weight_.defined() || copy_.defined() ||
         (layout == weight_.layout() && dtype == weight_.dtype()))
       return;
+    const LastingScope lasting;
     copy_ = Tensor::empty(weight_.shape(), dtype, stream.device, layout);
   }
 

@@ -1,5 +1,7 @@
 #include "ops/cpu/prepared_weights.h"
 
+#include "runtime/tensor/allocator.h"
+
 namespace troupe::cpu {
 
 void PreparedWeights::use(const Tensor& weight, const Tensor& bias, std::uint64_t version) {
@@ -21,6 +23,7 @@ const void* PreparedWeights::in_order(const Stream& stream, const dnnl::memory::
     copy.fill.run(stream, weight_.raw(), copy.data.raw());
     return copy.data.raw();
   }
+  const LastingScope lasting;
   Copy& copy = copies_.emplace_back(
       Copy{order, begin, PreparedCopy(stream, plain.submemory_desc(order.dims(), begin), order),
            Tensor::empty({static_cast<std::int64_t>(order.get_size())}, DType::u8, stream.device),

@@ -41,6 +41,7 @@ DeviceMemory cpu_memory() {
 }
 
 thread_local CachingAllocator* in_scope = nullptr;
+thread_local int lasting_scopes = 0;
 
 struct FreeBlock {
   void* block;
@@ -91,6 +92,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     ++counters.allocations;
     counters.in_use_bytes += size;
     counters.peak_bytes = std::max(counters.peak_bytes, counters.in_use_bytes);
+    if (lasting_scopes > 0) counters.lasting_bytes += size;
   };
   {
     std::lock_guard lock(state_->mutex);
@@ -214,5 +216,8 @@ CachingAllocator& CachingAllocator::of(Device device) {
 AllocationScope::AllocationScope(CachingAllocator* allocator)
     : before_(std::exchange(in_scope, allocator)) {}
 AllocationScope::~AllocationScope() { in_scope = before_; }
+
+LastingScope::LastingScope() : AllocationScope(nullptr) { ++lasting_scopes; }
+LastingScope::~LastingScope() { --lasting_scopes; }
 
 }  // namespace troupe

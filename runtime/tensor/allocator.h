@@ -13,6 +13,8 @@ struct AllocatorCounters {
   std::size_t in_use_bytes = 0;  ///< held by live tensors, rounded up to size classes
   std::size_t peak_bytes = 0;    ///< the most that in_use_bytes has been since reset_peak()
   std::size_t cached_bytes = 0;  ///< free blocks kept for reuse
+  /// Of all blocks that were asked for in a LastingScope, also of those that are free again.
+  std::size_t lasting_bytes = 0;
   std::uint64_t allocations = 0;
   std::uint64_t reused = 0;  ///< allocations served from cached blocks
 };
@@ -77,7 +79,8 @@ class AllocationScope {
 /// to the next, such as the constants of a module.
 class LastingScope : AllocationScope {
  public:
-  LastingScope() : AllocationScope(nullptr) {}
+  LastingScope();
+  ~LastingScope();
 };
 
 }  // namespace troupe

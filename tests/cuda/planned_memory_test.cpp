@@ -58,6 +58,7 @@ TEST_P(PlannedMemory, IsThatOfTheKernelsOfTheDevice) {
       EXPECT_GE(planned[b].working_bytes + workspace + bias + rounded, there[b].working_bytes);
       EXPECT_GE(planned[b].deferred_bytes, there[b].deferred_bytes);
       EXPECT_GE(planned[b].scratch_bytes(), there[b].scratch_bytes());
+      EXPECT_EQ(planned[b].kept_bytes, there[b].kept_bytes);
     }
   }
 }

@@ -145,6 +145,40 @@ TEST(Memory, CountsTheStateTensorsOfTheOptimizerAndItsCopiesOfGradients) {
   EXPECT_GT(state(Optimizer(OwnAdamW{}).with_clip_value(1), LossScaling::dynamic), clipped);
 }
 
+TEST(Memory, CountsWhatTheLayersOfEachReplicaKeepBetweenPasses) {
+  PipelineOptions pipeline = pipeline_of({.partition = {1, 3}, .replicas = 2});
+  pipeline.block_costs.resize(4);
+  const std::size_t without = part_of(pipeline, "stage 1 state");
+  pipeline.block_costs[1].kept_bytes = 1000;
+  pipeline.block_costs[3].kept_bytes = 600;
+  EXPECT_EQ(part_of(pipeline, "stage 1 state") - without, 2 * 2000u);
+}
+
+// Checkpoints are read into the CPU's memory. Random weights of a device are made there.
+TEST(Memory, CountsTheStatesThatARunBeginsWith) {
+  PipelineOptions pipeline = pipeline_of({.partition = {1, 3}, .replicas = 2});
+  pipeline.stream.device = Device::cpu();
+  pipeline.block_costs.resize(4);
+  pipeline.block_costs[0].state_bytes = 400;
+  pipeline.block_costs[2].state_bytes = 4000;
+  const auto start = [&] {
+    std::size_t bytes = 0;
+    for (const auto& part : memory_bound(pipeline, build_pipeline(pipeline), 0).parts)
+      if (part.what == "starting state" && part.place == MemoryBound::Place::cpu)
+        bytes += part.bytes;
+    return bytes;
+  };
+  EXPECT_EQ(start(), 0u) << "the first one of the stages' own";
+  pipeline.initial.resize(2);
+  EXPECT_EQ(start(), 2 * 5500u) << "with momentum, for both replicas";
+  pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
+  EXPECT_EQ(start(), 2 * 5500u);
+  pipeline.initial.clear();
+  EXPECT_EQ(start(), 2 * 5500u) << "each replica makes its own";
+  pipeline.replicas = 1;
+  EXPECT_EQ(start(), 5500u);
+}
+
 TEST(MemoryThreadedActors, StaysWithinTheBoundInManyGradientBuckets) {
   TrainingRun run = small(ScheduleKind::one_forward_one_backward);
   run.adjust = [](PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; };
@@ -222,6 +256,25 @@ TEST(Profile, TellsNoLessThanAStageHoldsBetweenTheHalves) {
       reported += profile[block].deferred_bytes;
     EXPECT_LE(held, reported);
   }
+}
+
+// Weights in the order of a kernel, for example.
+TEST(Profile, TellsWhatLayersKeepFromOnePassToTheNext) {
+  const PipelineOptions options = pipeline_of(small(ScheduleKind::gpipe));
+  std::size_t reported = 0;
+  for (const BlockCosts& block :
+       measure_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 2))
+    reported += block.kept_bytes;
+  Network model(model_of(options), 0, model_of(options).blocks.size(), DType::f32, {});
+  model.use(initial_state(model.spec(), DType::f32, 0));
+  const std::size_t before = CachingAllocator::of({}).counters().in_use_bytes;
+  {
+    const auto pass = model.forward(Tensor::zeros({4, 1, 28, 28}), {}, false);
+    const Tensor y = pass->result();
+    (void)model.backward(*pass, Tensor::zeros(y.shape(), DType::f32, y.layout()));
+  }
+  EXPECT_EQ(CachingAllocator::of({}).counters().in_use_bytes - before, reported);
+  EXPECT_GT(reported, 0u);
 }
 
 TEST(Memory, CountsTheWorkingMemoryOfKernels) {
@@ -310,6 +363,7 @@ TEST(Memory, IsOfTheDeviceForWhatComputesThereAndOfTheCpuForTheRest) {
       measure_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, {}, 4, 1);
   EXPECT_EQ(memory_bound(pipeline, build_pipeline(pipeline), 1000).total(Place::device), 0u);
   pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
+  for (BlockCosts& costs : pipeline.block_costs) costs.kept_bytes = 0;
   const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), 1000);
   std::map<std::string, std::size_t> here, there;
   for (const auto& part : bound.parts)
@@ -318,9 +372,9 @@ TEST(Memory, IsOfTheDeviceForWhatComputesThereAndOfTheCpuForTheRest) {
                          Key("edges"), Key("workspaces of kernels"), Key("stage 0 activations"),
                          Key("stage 0 state"), Key("reducer 0"), Key("stage 1 activations"),
                          Key("stage 1 state"), Key("reducer 1"), Key("samples"), Key("loss")));
-  EXPECT_THAT(here,
-              UnorderedElementsAre(Key("data set"), Key("loader, prepared ahead"), Key("edges"),
-                                   Key("checkpoint, being written"), Key("pinned memory")));
+  EXPECT_THAT(here, UnorderedElementsAre(Key("data set"), Key("loader, prepared ahead"),
+                                         Key("edges"), Key("starting state"),
+                                         Key("checkpoint, being written"), Key("pinned memory")));
   EXPECT_EQ(there["loss"], 2 * sizeof(std::int64_t) * 5 / 4) << "of a micro-batch of two samples";
   // A checkpoint is copied to the CPU: one of the three versions of each stage.
   EXPECT_NEAR(static_cast<double>(here["checkpoint, being written"]),

@@ -78,8 +78,10 @@ TEST_F(Plan, GivesProcessesOfAHostTheirShareOfItsCores) {
 
 TEST_F(Plan, SaysWhichEdgesTakeNoMemory) {
   const Ran planned = plan({"-r", "train.clip_norm=1"});
-  for (const char* edge : {"stage/0.snapshot", "stage/0.gradient_squares"})
+  for (const char* edge : {"stage/0.snapshot", "gradient_norm.norm"})
     EXPECT_THAT(line(planned, edge), ContainsRegex(" 0 B +0 B$"));
+  EXPECT_THAT(line(planned, "stage/0.gradient_squares"), ContainsRegex(" 16 B +16 B$"))
+      << "of a weight and a bias";
   EXPECT_THAT(line(planned, "0 B: a few numbers"), HasSubstr("a reference to the weights"));
 }
 

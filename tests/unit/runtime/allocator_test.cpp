@@ -293,6 +293,21 @@ TEST(AllocationScope, ServesTheTensorsThatItsThreadMakesMeanwhile) {
   EXPECT_EQ(own.counters().in_use_bytes, 0u);
 }
 
+TEST(LastingScope, CountsWhatItsThreadAsksForMeanwhile) {
+  CachingAllocator allocator;
+  const auto ask = [&] { allocator.release(allocator.allocate(300), 300); };
+  ask();
+  EXPECT_EQ(allocator.counters().lasting_bytes, 0u);
+  {
+    const LastingScope outer;
+    { const LastingScope inner; }
+    ask();
+    std::thread(ask).join();
+  }
+  ask();
+  EXPECT_EQ(allocator.counters().lasting_bytes, 320u) << "of one block";
+}
+
 /// A device on which the test's own streams do nothing.
 struct IdleDevice {
   static BlockUses& uses(std::int16_t = 0) {
