@@ -26,7 +26,7 @@ class Work {
   /// Calls `next` once, at the end: on a thread of the transport or device, on one that delivers
   /// pending arrivals (DeliveryDeferral), or at once if the work has ended. It must not block,
   /// throw, or destroy the Communicator; it may start other work.
-  void then(std::function<void(const Status&)> next);
+  virtual void then(std::function<void(const Status&)> next);
 
   /// For transports and devices: ends the work. Only the first call has an effect, and returns
   /// true.

@@ -66,7 +66,7 @@ Tensor ResidentImages::on_device(const Stream& stream, Split split, const Tensor
   DeviceStream* given_to = device_stream(stream);
   if (!copy.images.defined()) {
     Copy made{.images = copied(stream, images)};
-    if (given_to) made.copied = given_to->record();
+    if (given_to) made.copied = given_to->fence();
     copy = std::move(made);
   } else if (given_to) {
     given_to->wait(copy.copied, Awaits::results);

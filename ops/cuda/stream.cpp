@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
@@ -35,9 +37,10 @@ std::optional<Error> error_of(cudaError_t status, const char* operation) {
 
 class Fence final : public Work, public HostStep {
  public:
-  /// `number`: among the fences of the stream.
-  Fence(std::uint64_t stream, std::uint64_t number, cudaStream_t native)
-      : stream_(stream), number_(number) {
+  /// `number`: among the fences of the stream, whose id is `stream`.
+  Fence(std::weak_ptr<DeviceStream> opened, std::uint64_t stream, std::uint64_t number,
+        cudaStream_t native)
+      : opened_(std::move(opened)), stream_(stream), number_(number) {
     try {
       event_ = Event::record(native);
     } catch (const Error& failure) {
@@ -50,6 +53,7 @@ class Fence final : public Work, public HostStep {
   std::uint64_t stream() const { return stream_; }
   std::uint64_t number() const { return number_; }
   const Event& event() const { return event_; }  ///< none if it could not be recorded
+  void then(std::function<void(const Status&)> next) override;
   bool try_run() override {
     const cudaError_t status = event_.query();
     if (status == cudaErrorNotReady) return false;
@@ -63,6 +67,7 @@ class Fence final : public Work, public HostStep {
   bool wakes = false;
 
  private:
+  std::weak_ptr<DeviceStream> opened_;
   std::uint64_t stream_, number_;
   Event event_;
   std::optional<Error> error_;
@@ -123,19 +128,13 @@ class Stream final : public DeviceStream {
  public:
   explicit Stream(Device device) : DeviceStream(device) {}
 
-  WorkPtr record() override {
-    const WorkPtr recorded = fence();
-    notify(recorded);
-    return recorded;
-  }
   bool errors_end_run() const override { return true; }
   WorkPtr fence() override {
     const std::lock_guard lock(mutex_);
     if (before_capture_) return before_capture_;
     return last_ ? last_ : add_fence();
   }
-  void notify(const WorkPtr& work) override {
-    auto& fence = static_cast<Fence&>(*work);
+  void wake_behind(Fence& fence) {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(fence.wakes, true)) wake_behind(fence.event());
   }
@@ -250,7 +249,7 @@ class Stream final : public DeviceStream {
   }
   // With the lock.
   FencePtr add_fence() {
-    auto fence = std::make_shared<Fence>(id_, recorded_ + 1, stream_.get());
+    auto fence = std::make_shared<Fence>(weak_from_this(), id_, recorded_ + 1, stream_.get());
     forget_passed();
     steps_.add(fence);  // first: a fence that is recorded must end, also if memory runs out here
     fences_.push_back(fence);
@@ -287,6 +286,11 @@ class Stream final : public DeviceStream {
   const std::shared_ptr<RangeClock> clock_ = std::make_shared<RangeClock>();
   std::unordered_map<std::uint64_t, std::uint64_t> waited_;  ///< the last fence of other streams
 };
+
+void Fence::then(std::function<void(const Status&)> next) {
+  if (const auto stream = opened_.lock()) static_cast<Stream&>(*stream).wake_behind(*this);
+  Work::then(std::move(next));
+}
 
 class CapturedGraph final : public DeviceGraph {
  public:

@@ -12,9 +12,9 @@ namespace troupe::cuda {
 class Event;
 
 /// Opens a stream of the device. Its fences are CUDA events: another stream waits for one on the
-/// device, and the host learns of its end from the thread of host steps. record() and notify() wake
-/// that thread at the end of a fence, fence() and fence_after() do not. Errors of CUDA's context
-/// are sticky: after one, every fence ends with it.
+/// device, and the host learns of its end from the thread of host steps, which wakes for fences
+/// that somebody waits for by Work::then. Errors of CUDA's context are sticky: after one, every
+/// fence ends with it.
 std::shared_ptr<DeviceStream> open_stream(Device device);
 
 /// The CUDA stream on which a kernel is about to enqueue work. Throws Error{internal} for one that

@@ -65,26 +65,21 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   Device device() const { return device_; }
   /// A fence: it ends when all work that was enqueued before has run, with the error of what
   /// failed. The fences of a stream end in their order. Where nothing was enqueued since the last
-  /// fence, it may be that one.
-  virtual WorkPtr record() = 0;
+  /// fence, it may be that one. The host may learn late that a fence has passed, unless
+  /// Work::then was called on it.
+  virtual WorkPtr fence() = 0;
   /// Whether an error of the device ends the run: after it, the process cannot use a GPU again. No
   /// actor then returns to the state before the failed work, so votes need not wait for the
   /// device.
   virtual bool errors_end_run() const { return false; }
-  /// As record(), for other streams to wait for: the host may learn late that it has passed (see
-  /// notify).
-  virtual WorkPtr fence() { return record(); }
-  /// Requests an early notification of the host when a fence() of this stream has passed.
-  virtual void notify(const WorkPtr& /*fence*/) {}
   /// A point in the work of the stream, after all that was enqueued before. The call enqueues
   /// nothing.
   virtual std::uint64_t mark() { return 0; }
-  /// The first fence that was recorded after the mark, for other streams to wait for, as fence().
-  /// Null if the host knows already that the mark has passed.
-  virtual WorkPtr fence_after(std::uint64_t /*mark*/) { return record(); }
+  /// The first fence() after the mark. Null if the host knows already that the mark has passed.
+  virtual WorkPtr fence_after(std::uint64_t /*mark*/) { return fence(); }
   /// Work that is enqueued from now on runs after the fence, which is of a stream of the same
   /// backend, has passed. The caller does not wait. If a fence that is awaited for its results ends
-  /// with an error, so do the fences that this stream records from now on.
+  /// with an error, so do the later fences of this stream.
   virtual void wait(const WorkPtr& fence, Awaits what) = 0;
   /// Blocks the caller until all work that was enqueued before has run. Throws the error of what
   /// failed. Not for handlers of actors, which must not block.
@@ -99,7 +94,7 @@ class DeviceStream : public std::enable_shared_from_this<DeviceStream> {
   virtual bool captures() const { return false; }
   /// The owner begins to capture: what it enqueues does not run, but becomes part of a graph, until
   /// end_capture(). Until then, copies from and to the CPU's memory throw, as do waits for fences
-  /// that have not passed; record() and mark() refer to the point before the capture. Both
+  /// that have not passed; fence() and mark() refer to the point before the capture. Both
   /// functions throw the error of the device; after end_capture() the stream works as before.
   virtual void begin_capture() {}
   virtual DeviceGraphPtr end_capture() { return nullptr; }

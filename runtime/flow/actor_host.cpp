@@ -120,7 +120,6 @@ void hold_back(ActorHost* self, DeviceStream& stream, const WorkPtr& fence,
     held.push_back({fence, {}});
     return;
   }
-  stream.notify(fence);
   held.push_back({fence, std::move(behind)});
   tell_when_passed(self, fence);
 }
@@ -366,9 +365,7 @@ void on_stop(ActorHost* self, const Stop& stop) {
   hosted.stops = true;
   if (hosted.held_back.empty()) return report_and_quit(self);
   if (!hosted.stream->errors_end_run()) return;
-  const WorkPtr last = hosted.held_back.back().fence;  // see hold_back()
-  hosted.stream->notify(last);
-  tell_when_passed(self, last);
+  tell_when_passed(self, hosted.held_back.back().fence);  // see hold_back()
 }
 
 /// Whether the message waits for its fence: it has not left yet.

@@ -169,7 +169,7 @@ TEST_F(EmulatorTest, FindsAWriteOfWhatAnEarlierStreamStillReads) {
   ASSERT_TRUE(Emulation::advance());
   doubles(other(), arrays_.x, arrays_.fresh);
   ASSERT_TRUE(Emulation::advance());
-  device_stream(third.get())->wait(device_stream(other())->record(), Awaits::results);
+  device_stream(third.get())->wait(device_stream(other())->fence(), Awaits::results);
   ASSERT_EQ(cudaMemsetAsync(arrays_.x, 0, bytes, cuda::native(third.get())), cudaSuccess);
   EXPECT_THAT(found_after(third.get()), Contains(HasSubstr("what is read by")));
 }

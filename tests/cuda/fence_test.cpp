@@ -32,7 +32,7 @@ TEST(CudaFence, EndsInOrderAndAfterTheWork) {
     for (int i = 0; i < 5; ++i) {
       x = doubled(stream.get(), x);
       arrived.push_back(to_cpu(stream.get(), x));
-      fences.push_back(device_stream(stream.get())->record());
+      fences.push_back(device_stream(stream.get())->fence());
       fences.back()->then([&, i](const Status&) {
         const std::lock_guard lock(mutex);
         ended.push_back(i);
@@ -51,13 +51,13 @@ TEST(CudaFence, IsTheSameUntilWorkIsGiven) {
   EmulatedStream stream, other;
   DeviceStream& own = *device_stream(stream.get());
   Tensor x = on_device(stream.get(), on_cpu_filled(1));
-  const WorkPtr fence = own.record();
-  EXPECT_EQ(own.record(), fence);
+  const WorkPtr fence = own.fence();
+  EXPECT_EQ(own.fence(), fence);
   x = doubled(stream.get(), x);
-  const WorkPtr later = own.record();
+  const WorkPtr later = own.fence();
   EXPECT_NE(later, fence);
-  own.wait(device_stream(other.get())->record(), Awaits::memory);
-  EXPECT_NE(own.record(), later);
+  own.wait(device_stream(other.get())->fence(), Awaits::memory);
+  EXPECT_NE(own.fence(), later);
   EXPECT_TRUE(end_of(later));
 }
 
@@ -67,9 +67,9 @@ TEST(CudaFence, IsAnotherIfOneWasRecordedWhileWorkWasGiven) {
   const Tensor x = on_device(stream.get(), on_cpu_filled(1));
   const cudaStream_t given_to = cuda::native(stream.get());
   WorkPtr early;
-  std::thread([&] { early = device_stream(stream.get())->record(); }).join();
+  std::thread([&] { early = device_stream(stream.get())->fence(); }).join();
   ASSERT_EQ(cudaMemsetAsync(x.raw(), 0, x.bytes(), given_to), cudaSuccess);
-  EXPECT_NE(device_stream(stream.get())->record(), early);
+  EXPECT_NE(device_stream(stream.get())->fence(), early);
 }
 
 TEST(CudaFence, IsWaitedForByAnotherStream) {
@@ -78,7 +78,7 @@ TEST(CudaFence, IsWaitedForByAnotherStream) {
     EmulatedStream first, second;
     const Tensor x = on_device(first.get(), on_cpu_filled(3));
     const Tensor y = doubled(first.get(), x);
-    device_stream(second.get())->wait(device_stream(first.get())->record(), Awaits::results);
+    device_stream(second.get())->wait(device_stream(first.get())->fence(), Awaits::results);
     EXPECT_THAT(values(on_cpu(second.get(), doubled(second.get(), y))), Each(12.0f));
   }
 }
@@ -93,7 +93,7 @@ TEST(CudaFence, PassesWhenACopyHasArrivedOnTheCpu) {
     std::fill_n(source.data<float>(), planted_count, 8.0f);  // it was read when the call returned
     Tensor arrives = on_cpu_filled(0);
     table(stream.get()).copy(stream.get(), doubled(stream.get(), x), arrives);
-    EXPECT_TRUE(end_of(device_stream(stream.get())->record()));
+    EXPECT_TRUE(end_of(device_stream(stream.get())->fence()));
     EXPECT_THAT(values(arrives), Each(14.0f));
   }
 }

@@ -203,7 +203,7 @@ TEST_F(GraphCalls, WaitForNoOtherStreamWhileTheyAreCaptured) {
   EmulatedStream other;
   DeviceStream& device = *device_stream(stream_.get());
   (void)doubled(other.get(), on_device(other.get(), on_cpu_filled(1)));
-  const WorkPtr fence = device_stream(other.get())->record();
+  const WorkPtr fence = device_stream(other.get())->fence();
   device.begin_capture();
   EXPECT_THROW(device.wait(fence, Awaits::memory), Error);
   (void)device.end_capture();
@@ -327,7 +327,7 @@ TEST_F(GraphCalls, LeaveTheStreamAsItWasIfTheEndOfTheCaptureFails) {
     auto made = forward(m);
     backward(made);
   }
-  const WorkPtr fence = device.record();
+  const WorkPtr fence = device.fence();
   synchronize(stream_.get());
   EXPECT_TRUE(fence->done());
 }
@@ -337,8 +337,8 @@ TEST_F(GraphCalls, HoldUpNoFenceWhileTheyAreCaptured) {
   Tensor filled = zeros(stream_.get(), {64}, DType::f32);
   device.begin_capture();
   table(stream_.get()).fill(stream_.get(), 1.0, filled);
-  std::thread([&] { EXPECT_TRUE(end_of(device.record())); }).join();
-  EXPECT_TRUE(end_of(device.record()));
+  std::thread([&] { EXPECT_TRUE(end_of(device.fence())); }).join();
+  EXPECT_TRUE(end_of(device.fence()));
   const DeviceGraphPtr graph = device.end_capture();
 }
 

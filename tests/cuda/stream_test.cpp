@@ -43,9 +43,9 @@ TEST(CudaStream, EndsNoFenceBeforeTheWorkIsDone) {
   const Emulation emulation({.pace = Pace::by_hand});
   EmulatedStream stream;
   const Tensor x = on_device(stream.get(), on_cpu_filled(1));
-  const WorkPtr first = device_stream(stream.get())->record();
+  const WorkPtr first = device_stream(stream.get())->fence();
   const Tensor y = doubled(stream.get(), x);
-  const WorkPtr second = device_stream(stream.get())->record();
+  const WorkPtr second = device_stream(stream.get())->fence();
   // A copy, the event behind which its pinned memory is free, and the fence's; then other work.
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(first->done());
@@ -86,7 +86,7 @@ TEST(CudaStream, ReusesBlocksThatAnotherStreamCopiesInOrder) {
       const Emulation emulation(drawn(seed));
       EmulatedStream first, second;
       Tensor x = on_device(first.get(), on_cpu_filled(3));
-      device_stream(second.get())->wait(device_stream(first.get())->record(), Awaits::results);
+      device_stream(second.get())->wait(device_stream(first.get())->fence(), Awaits::results);
       Tensor copy = Tensor::empty(x.shape(), x.dtype(), to_the_cpu ? Device::cpu() : x.device());
       kernels(x.device(), x.dtype()).copy(second.get(), x, copy);
       const void* block = x.raw();
@@ -105,7 +105,7 @@ TEST(CudaStream, ReusesBlocksThatTwoOtherStreamsReadInOrder) {
     const Emulation emulation(drawn(seed));
     EmulatedStream writer, one, other, next;
     Tensor x = on_device(writer.get(), on_cpu_filled(3));
-    const WorkPtr written = device_stream(writer.get())->record();
+    const WorkPtr written = device_stream(writer.get())->fence();
     std::vector<Tensor> results;
     for (const EmulatedStream* reader : {&one, &other}) {
       device_stream(reader->get())->wait(written, Awaits::results);
@@ -245,7 +245,7 @@ TEST(CudaStream, TakesFreedBlocksOfAnotherWithOneWaitAndWithoutAHostFunction) {
     const Tensor x = on_device(first.get(), on_cpu_filled(1));
     const Tensor y = on_device(second.get(), on_cpu_filled(2));
     const auto blocks = freed_blocks(first.get(), x, 3);
-    if (has_fence) (void)device_stream(first.get())->record();  // as after each action
+    if (has_fence) (void)device_stream(first.get())->fence();  // as after each action
     const Calls calls = calls_in([&] {
       std::vector<const void*> taken = freed_blocks(second.get(), y, 3);
       EXPECT_THAT(taken, ::testing::UnorderedElementsAreArray(blocks));
@@ -254,22 +254,38 @@ TEST(CudaStream, TakesFreedBlocksOfAnotherWithOneWaitAndWithoutAHostFunction) {
   }
 }
 
+// A host function wakes the thread that ends fences. Without one it looks by itself, but later.
+TEST(CudaStream, WakesTheHostOnceForAFenceThatSomebodyAwaits) {
+  const Emulation emulation({.pace = Pace::by_hand});
+  EmulatedStream stream;
+  DeviceStream& own = *device_stream(stream.get());
+  const Tensor x = doubled(stream.get(), on_device(stream.get(), on_cpu_filled(1)));
+  WorkPtr fence;
+  EXPECT_EQ(calls_in([&] { fence = own.fence(); }), (Calls{1, 0, 0}));
+  const auto await = [&] { fence->then([](const Status&) {}); };
+  EXPECT_EQ(calls_in(await), (Calls{0, 1, 1})) << "behind the fence, on a stream of its own";
+  EXPECT_EQ(calls_in(await), (Calls{0, 0, 0}));
+  while (!fence->done())
+    if (!Emulation::advance()) std::this_thread::yield();
+  EXPECT_TRUE(fence->status());
+}
+
 TEST(CudaStream, KnowsTheFirstFenceAfterAMarkUntilItHasPassed) {
   const Emulation emulation({.pace = Pace::by_hand});
   EmulatedStream stream;
   DeviceStream& own = *device_stream(stream.get());
   Tensor x = on_device(stream.get(), on_cpu_filled(1));
   const std::uint64_t early = own.mark();
-  const WorkPtr first = own.record();
+  const WorkPtr first = own.fence();
   EXPECT_EQ(own.mark(), early) << "no work was given since";
   x = doubled(stream.get(), x);
   const std::uint64_t late = own.mark();
   EXPECT_EQ(own.fence_after(early), first);
   const WorkPtr second = own.fence_after(late);
   EXPECT_NE(second, first);
-  EXPECT_EQ(own.record(), second);
+  EXPECT_EQ(own.fence(), second);
   x = doubled(stream.get(), x);
-  const WorkPtr third = own.record();
+  const WorkPtr third = own.fence();
   EXPECT_EQ(own.fence_after(late), second);
   while (!third->done())
     if (!Emulation::advance()) std::this_thread::yield();
@@ -287,7 +303,7 @@ TEST(CudaStream, RecordsAnEventOfTheFreeListForEachFence) {
   Tensor x = on_device(stream.get(), on_cpu_filled(1));
   const auto next_fence = [&] {
     x = doubled(stream.get(), x);
-    EXPECT_TRUE(end_of(device_stream(stream.get())->record()));
+    EXPECT_TRUE(end_of(device_stream(stream.get())->fence()));
   };
   for (int i = 0; i < 5; ++i) next_fence();
   const int events = cuda_on_cpu::counts().events;
@@ -304,7 +320,7 @@ TEST(CudaStream, DoesTheWorkThatWasGivenBeforeItsEnd) {
       const OwnStream stream(Stream{.device = emulated_gpu()});
       const Tensor x = on_device(stream.get(), on_cpu_filled(1));
       arrived = to_cpu(stream.get(), doubled(stream.get(), x));
-      fence = device_stream(stream.get())->record();
+      fence = device_stream(stream.get())->fence();
     }
     EXPECT_TRUE(end_of(fence));
     EXPECT_THAT(values(arrived), Each(2.0f));
@@ -321,9 +337,9 @@ TEST(CudaStream, ServesManyThreads) {
         Tensor x = on_device(first.get(), on_cpu_filled(static_cast<float>(t)));
         for (int i = 0; i < 3; ++i) {
           x = doubled(first.get(), x);
-          device_stream(second.get())->wait(device_stream(first.get())->record(), Awaits::results);
+          device_stream(second.get())->wait(device_stream(first.get())->fence(), Awaits::results);
           x = doubled(second.get(), x);
-          device_stream(first.get())->wait(device_stream(second.get())->record(), Awaits::results);
+          device_stream(first.get())->wait(device_stream(second.get())->fence(), Awaits::results);
         }
         EXPECT_THAT(values(on_cpu(first.get(), x)), Each(static_cast<float>(64 * t)));
       });
@@ -333,12 +349,12 @@ TEST(CudaStream, ServesManyThreads) {
 }
 
 TEST(CudaStream, LeavesNoStreamsAndNoMoreEventsThanBefore) {
-  EXPECT_TRUE(end_of(device_stream(EmulatedStream().get())->record()));
+  EXPECT_TRUE(end_of(device_stream(EmulatedStream().get())->fence()));
   const auto before = cuda_on_cpu::counts();
   {
     const EmulatedStream stream;
     Tensor x = on_device(stream.get(), on_cpu_filled(1));
-    const WorkPtr fence = device_stream(stream.get())->record();
+    const WorkPtr fence = device_stream(stream.get())->fence();
     EXPECT_TRUE(end_of(fence));
     x = {};
     CachingAllocator::of(emulated_gpu()).trim();  // what it knows of the block's uses
@@ -371,13 +387,13 @@ TEST(CudaStream, EndsAllFencesWithTheErrorOfTheDevice) {
     EmulatedStream stream, other;
     const Tensor x = on_device(stream.get(), on_cpu_filled(1));
     (void)other.get();  // opened while it can be
-    const WorkPtr good = device_stream(stream.get())->record();
+    const WorkPtr good = device_stream(stream.get())->fence();
     EXPECT_TRUE(end_of(good));
     cudaDeviceSynchronize();  // no call of the host is left
     Emulation::fail_after(1);
     const WorkPtr failed = [&] {
       const Tensor y = doubled(stream.get(), x);
-      return device_stream(stream.get())->record();
+      return device_stream(stream.get())->fence();
     }();
     const Status status = end_of(failed);
     ASSERT_FALSE(status);
@@ -385,8 +401,8 @@ TEST(CudaStream, EndsAllFencesWithTheErrorOfTheDevice) {
     EXPECT_TRUE(good->status());
     EXPECT_EQ(code_of([&] { device_stream(stream.get())->synchronize(); }), ErrorCode::device_lost);
     EXPECT_EQ(code_of([&] { doubled(other.get(), x); }), ErrorCode::device_lost);
-    EXPECT_FALSE(end_of(device_stream(other.get())->record()));
-    EXPECT_FALSE(end_of(device_stream(stream.get())->record()));
+    EXPECT_FALSE(end_of(device_stream(other.get())->fence()));
+    EXPECT_FALSE(end_of(device_stream(stream.get())->fence()));
   }
   EXPECT_THAT(take_violations(), IsEmpty());
 }
@@ -397,7 +413,7 @@ TEST(CudaCopy, DoesNotArriveBefore) {
   const Tensor x = on_device(stream.get(), on_cpu_filled(7));
   Tensor arrives = on_cpu_filled(0);
   table(stream.get()).copy(stream.get(), x, arrives);
-  const WorkPtr fence = device_stream(stream.get())->record();
+  const WorkPtr fence = device_stream(stream.get())->fence();
   EXPECT_THAT(values(arrives), Each(0.0f));
   while (Emulation::advance()) {
   }
@@ -420,12 +436,12 @@ TEST(CudaCopy, ArrivesBeforeFencesOfStreamsThatWaitForItsResults) {
   const Emulation emulation({.pace = Pace::by_hand});
   EmulatedStream second, first;
   const Tensor y = on_device(second.get(), on_cpu_filled(1));
-  const WorkPtr early = device_stream(second.get())->record();  // the host looks here first
+  const WorkPtr early = device_stream(second.get())->fence();  // the host looks here first
   const Tensor x = on_device(first.get(), on_cpu_filled(7));
   const Tensor arrives = to_cpu(first.get(), x);
-  const WorkPtr of_first = device_stream(first.get())->record();
+  const WorkPtr of_first = device_stream(first.get())->fence();
   device_stream(second.get())->wait(of_first, Awaits::results);
-  const WorkPtr of_second = device_stream(second.get())->record();
+  const WorkPtr of_second = device_stream(second.get())->fence();
   bool first_had_ended = false;
   of_second->then([&](const Status&) { first_had_ended = of_first->done(); });
   while (Emulation::advance()) {
@@ -484,7 +500,7 @@ TEST(CudaCopy, GivesPinnedMemoryBackWhereTheDeviceHasFailed) {
   const Tensor x = on_device(stream.get(), Tensor::zeros({300'000}, DType::f32));
   synchronize(stream.get());
   const Tensor arrives = to_cpu(stream.get(), x);
-  const WorkPtr fence = device_stream(stream.get())->record();
+  const WorkPtr fence = device_stream(stream.get())->fence();
   const int blocks = cuda_on_cpu::counts().pinned_blocks;
   Emulation::fail_after(1);
   EXPECT_TRUE(Emulation::advance());

@@ -307,7 +307,7 @@ class OpenStream final : public DeviceStream {
   OpenStream() : DeviceStream({&delayed, 0}) {}
   ~OpenStream() override { machine().close(*queue); }
   bool errors_end_run() const override { return errors_end_run_; }
-  WorkPtr record() override { return machine().record(*queue); }
+  WorkPtr fence() override { return machine().record(*queue); }
   std::uint64_t mark() override { return machine().mark(*queue); }
   WorkPtr fence_after(std::uint64_t mark) override {
     const FencePtr fence = machine().fence_after(*queue, mark);

@@ -71,7 +71,7 @@ TEST_F(DelayedDevice, ReportsAReadThatDoesNotWaitForTheWrite) {
 
 TEST_F(DelayedDevice, ReportsAWriteThatDoesNotWaitForARead) {
   Tensor x = ones(a_);
-  const WorkPtr written = a_.device_stream()->record();
+  const WorkPtr written = a_.device_stream()->fence();
   // Both results are kept: a block that one leaves to the other would order them.
   const Tensor of_a = relu(a_, x);
   b_.device_stream()->wait(written, Awaits::results);
@@ -83,10 +83,10 @@ TEST_F(DelayedDevice, ReportsAWriteThatDoesNotWaitForARead) {
 
 TEST_F(DelayedDevice, FindsNothingWhereTheStreamWaitsOrTheHostHasSeenTheFencePass) {
   const Tensor x = ones(a_), y = ones(a_);
-  b_.device_stream()->wait(a_.device_stream()->record(), Awaits::results);
+  b_.device_stream()->wait(a_.device_stream()->fence(), Awaits::results);
   relu(b_, x);
   const Tensor z = ones(a_);
-  const WorkPtr fence = a_.device_stream()->record();
+  const WorkPtr fence = a_.device_stream()->fence();
   while (!fence->done()) DelayedWork::advance();
   relu(b_, z);
   EXPECT_THAT(DelayedWork::violations(), IsEmpty());
@@ -94,9 +94,9 @@ TEST_F(DelayedDevice, FindsNothingWhereTheStreamWaitsOrTheHostHasSeenTheFencePas
 
 TEST_F(DelayedDevice, LetsNoStreamPassAFenceThatItWaitsFor) {
   ones(a_);
-  const WorkPtr first = a_.device_stream()->record();
+  const WorkPtr first = a_.device_stream()->fence();
   b_.device_stream()->wait(first, Awaits::results);
-  const WorkPtr second = b_.device_stream()->record();
+  const WorkPtr second = b_.device_stream()->fence();
   bool first_had_passed = false;
   second->then([&](const Status&) { first_had_passed = first->done(); });
   EXPECT_FALSE(first->done());
@@ -129,7 +129,7 @@ TEST_F(DelayedDevice, ReusesAFreedBlockOnAnotherStreamAfterAllThatUsesIt) {
   {
     const Tensor x = ones(a_);
     block = x.storage()->data();
-    b_.device_stream()->wait(a_.device_stream()->record(), Awaits::results);
+    b_.device_stream()->wait(a_.device_stream()->fence(), Awaits::results);
     relu(b_, x);
   }
   OwnStream c(Stream{.device = delayed_device()});
@@ -138,9 +138,9 @@ TEST_F(DelayedDevice, ReusesAFreedBlockOnAnotherStreamAfterAllThatUsesIt) {
   while (reused.back().storage()->data() != block && reused.size() < 1000);
   EXPECT_EQ(reused.back().storage()->data(), block);
   EXPECT_THAT(DelayedWork::violations(), IsEmpty());
-  const WorkPtr of_a = a_.device_stream()->record(), of_b = b_.device_stream()->record();
+  const WorkPtr of_a = a_.device_stream()->fence(), of_b = b_.device_stream()->fence();
   bool after_both = false;
-  c.device_stream()->record()->then(
+  c.device_stream()->fence()->then(
       [&](const Status&) { after_both = of_a->done() && of_b->done(); });
   finish_all();
   EXPECT_TRUE(after_both);
@@ -152,10 +152,10 @@ TEST_F(DelayedDevice, PassesAnErrorToStreamsThatTakeResultsAndToNoOthers) {
   finish_all();  // also fences for memory that earlier tests have used
   DelayedWork::fail_at_fence(1);
   table_.fill(a_.get(), 2.0, x);
-  const WorkPtr failed = a_.device_stream()->record();
+  const WorkPtr failed = a_.device_stream()->fence();
   b_.device_stream()->wait(failed, Awaits::results);
   c.device_stream()->wait(failed, Awaits::memory);
-  const WorkPtr of_b = b_.device_stream()->record(), of_c = c.device_stream()->record();
+  const WorkPtr of_b = b_.device_stream()->fence(), of_c = c.device_stream()->fence();
   finish_all();
   EXPECT_THAT(failed->status().error().what(),
               MatchesRegex(".*the work of stream [0-9]+ has failed.*"));

@@ -210,7 +210,7 @@ TEST(CachingAllocator, OfADeviceIsThatOfItsBackend) {
 class CountingStream : public DeviceStream {
  public:
   using DeviceStream::DeviceStream;
-  WorkPtr record() override { return std::make_shared<Work>(); }
+  WorkPtr fence() override { return std::make_shared<Work>(); }
   void wait(const WorkPtr&, Awaits) override { ++waits; }
   void synchronize() override {}
   int waits = 0;

@@ -22,7 +22,7 @@ class ManualStream final : public DeviceStream {
   explicit ManualStream(bool errors_end_run = false)
       : DeviceStream({&manual_backend, 0}), errors_end_run_(errors_end_run) {}
   bool errors_end_run() const override { return errors_end_run_; }
-  WorkPtr record() override {
+  WorkPtr fence() override {
     fences_.push_back(std::make_shared<Work>());
     return fences_.back();
   }
