@@ -14,7 +14,8 @@ namespace troupe {
 /// of its input, the memory of its passes, and their graphs. The first micro-batch of a lane runs
 /// without graphs, which prepares kernels and shows how much memory they take; the second is
 /// captured, and launched; those that follow are only launched. Results leave in copies. The bits
-/// are those of the program.
+/// are those of the program for inputs and gradients that are aligned as new tensors are: a graph
+/// reads copies, and for unaligned addresses kernels may round otherwise.
 ///
 /// The `shapes` largest shapes of inputs seen so far have graphs in training, and the largest one
 /// in evaluation. Others, such as those of a smaller last batch, run without graphs, as do indices

@@ -114,10 +114,10 @@ using Post = std::function<void(Actor&)>;
 /// Its messages to actors of this process with streams of the same backend leave at once, with a
 /// fence. If errors of the device end the run, a vote leaves at once too, unless other messages,
 /// events or a status of this actor still wait. All other effects leave in order when the fence has
-/// passed. If the work fails, the actor fails as if `act()` had thrown. If the
-/// actor fails before its releases have left, its next incarnation receives these messages again,
-/// although others may use their results, and their step may be committed. Handlers do not read
-/// results of the device: they send them to an actor without a stream.
+/// passed. If the work fails, the actor fails as if `act()` had thrown. If the actor fails before
+/// its releases have left, its next incarnation receives these messages again, although others may
+/// use their results, and their step may be committed. Handlers do not read results of the device:
+/// they send them to an actor without a stream.
 class Actor {
  public:
   Actor() = default;
