@@ -68,6 +68,9 @@ class Bound {
   void add_stage(std::size_t stage, std::size_t replicas);
   void add_graphs(std::size_t stage, std::size_t replicas);
   std::size_t lanes(std::size_t stage) const;
+  std::size_t class_weights_bytes() const {
+    return options_.loss.class_weights.size() * size_of(DType::f64);
+  }
   std::size_t pinned_bytes() const;
   std::size_t pinned_for_images() const;
 
@@ -247,7 +250,8 @@ void Bound::add_copies() {
   const std::size_t copied = last.widened > last.output ? last.widened : 0;
   const std::size_t mixed = copied + (options_.data.mix.any() ? last.widened : 0);
   if (const std::size_t here = replicas(last_stage()))
-    add("loss", here * (samples * target_bytes(options_) + mixed), Place::device);
+    add("loss", here * (samples * target_bytes(options_) + mixed + class_weights_bytes()),
+        Place::device);
   std::size_t written = 0;
   for (std::size_t s = 0; s < options_.partition.size(); ++s)
     if (options_.writer && process_of(options_, s, 0) == process_)
@@ -284,8 +288,8 @@ std::size_t Bound::pinned_bytes() const {
         replicas(s) * tensors_of_a_weight(options_) * pinned_block(stage_bytes(options_, s).state);
     if (options_.cuda_graphs) sum += replicas(s) * (lanes(s) + 1) * pinned_block(0);
   }
-  sum += replicas(last_stage()) *
-         pinned_block(options_.loss.class_weights.size() * size_of(DType::f64));
+  if (const std::size_t bytes = class_weights_bytes())
+    sum += replicas(last_stage()) * pinned_block(bytes);
   if (has_resident_images(options_))
     sum += pinned_for_images();
   else if (sent_on_device_)

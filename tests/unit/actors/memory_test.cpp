@@ -456,6 +456,23 @@ TEST(Memory, CountsTheGraphsOfEachMicroBatchInFlight) {
   EXPECT_EQ(lanes(ScheduleKind::one_forward_one_backward, 10), 4u) << "two of each size";
 }
 
+// Small tensors cross in pinned blocks of 4 KiB.
+TEST(Memory, CountsTheBlocksOfKeysAndClassWeights) {
+  PipelineOptions pipeline = pipeline_of({.partition = {2, 2}, .replicas = 2, .micro_batches = 4});
+  pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
+  pipeline.block_costs.resize(4);
+  const auto pinned = [&] { return part_of(pipeline, "pinned memory"); };
+  const std::size_t without = pinned();
+  const std::size_t loss = part_of(pipeline, "loss");
+  pipeline.loss.class_weights.assign(4, 0.5);
+  EXPECT_EQ(pinned() - without, 2 * 4096u) << "each replica has a loss";
+  EXPECT_EQ(part_of(pipeline, "loss") - loss, 2 * 4 * sizeof(double) * 5 / 4);
+  pipeline.loss.class_weights.clear();
+  pipeline.cuda_graphs = true;
+  // Two micro-batches in flight in the first stage, one in the last, and one of each's evaluation.
+  EXPECT_EQ(pinned() - without, 2 * (3 + 2) * 4096u);
+}
+
 TEST(Memory, CountsWhatAStageComputesIn) {
   PipelineOptions pipeline = pipeline_of({.partition = {4}, .micro_batches = 4});
   const auto activations = [&] { return part_of(pipeline, "stage 0 activations"); };
