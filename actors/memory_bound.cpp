@@ -213,19 +213,16 @@ void Bound::add_stage(std::size_t stage, std::size_t replicas) {
   add(fmt::format("reducer {}", stage), open * (tree_nodes * gradient + chunks), computing());
 }
 
-// What comes from a file stays until the first commit, beside a device's copy of it. Random states
-// of a device are made in the CPU's memory; where the CPU computes, they are the stages' own.
+// A device's states begin in the CPU's memory: random weights are made there, one for each replica,
+// and what replicas get from a checkpoint stays there until the first commit. Where the CPU
+// computes, it is the first version of a stage's state, unless `initial` stays in the options.
 void Bound::add_starting_states() {
+  if (!has_device_ && options_.initial.empty()) return;
   std::size_t bytes = 0;
-  for (std::size_t s = 0; s < options_.partition.size(); ++s) {
-    const std::size_t here = replicas(s), state = stage_bytes(options_, s).state;
-    if (here == 0) continue;
-    if (!options_.initial.empty())
-      bytes += tensors_of_a_weight(options_) * state;
-    else if (has_device_)
-      bytes += here * state;
-  }
-  if (bytes > 0) add("starting state", bytes, Place::cpu);
+  for (std::size_t s = 0; s < options_.partition.size(); ++s)
+    if (const std::size_t here = replicas(s))
+      bytes += std::max(here, tensors_of_a_weight(options_)) * stage_bytes(options_, s).state;
+  add("starting state", bytes, Place::cpu);
 }
 
 void Bound::add_copies() {

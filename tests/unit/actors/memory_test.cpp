@@ -174,9 +174,9 @@ TEST(Memory, CountsTheStatesThatARunBeginsWith) {
   pipeline.stream.device = planned_device({.title = "a GPU", .workspace_bytes = {}});
   EXPECT_EQ(start(), 2 * 5500u);
   pipeline.initial.clear();
-  EXPECT_EQ(start(), 2 * 5500u) << "each replica makes its own";
-  pipeline.replicas = 1;
-  EXPECT_EQ(start(), 5500u);
+  EXPECT_EQ(start(), 2 * 5500u) << "as a run that is resumed";
+  pipeline.replicas = 3;
+  EXPECT_EQ(start(), 3 * 5500u) << "each replica makes random weights";
 }
 
 TEST(MemoryThreadedActors, StaysWithinTheBoundInManyGradientBuckets) {
