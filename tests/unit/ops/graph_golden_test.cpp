@@ -44,7 +44,8 @@ Tensor samples_of(const std::string& model, std::int64_t step) {
   const std::string images = fmt::format("golden/images/{}", step);
   if (model != "tokens") {
     std::vector<std::int64_t> shape{batch};
-    for (const std::int64_t size : graph_samples(model).shape.dims()) shape.push_back(size);
+    const Shape sample = graph_samples(model).shape;
+    shape.insert(shape.end(), sample.dims().begin(), sample.dims().end());
     return uniform(images, Shape(shape));
   }
   Tensor tokens = Tensor::empty(Shape{batch, 12}, DType::i64, Device::cpu());
