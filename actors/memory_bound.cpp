@@ -270,8 +270,9 @@ std::size_t Bound::pinned_for_images() const {
 
 // Copies go through pinned memory, in blocks of powers of two: each message between the CPU and the
 // device, the states when a run begins, the random keys of CUDA graphs and the weights of classes.
-// Samples are counted here although most are prepared in such memory: those that are converted to
-// another type are not.
+// The host may give work for all messages in an actor's slots before the device has copied for the
+// first. Samples are counted here although most are prepared in such memory: those that are
+// converted to another type are not.
 std::size_t Bound::pinned_bytes() const {
   std::size_t sum = 0;
   for (const auto& edge : graph_.edges()) {
@@ -281,12 +282,19 @@ std::size_t Bound::pinned_bytes() const {
     if (crosses && here) sum += edge.options.slots * pinned_block(edge.options.slot_bytes);
   }
   for (std::size_t s = 0; s < options_.partition.size(); ++s) {
-    sum +=
-        replicas(s) * tensors_of_a_weight(options_) * pinned_block(stage_bytes(options_, s).state);
-    if (options_.cuda_graphs) sum += replicas(s) * (lanes(s) + 1) * pinned_block(0);
+    const std::vector<BucketBytes> buckets = bucket_bytes(options_, s);
+    std::size_t weights = 0;
+    for (const BucketBytes& bucket : buckets) weights += bucket.weights;
+    sum += replicas(s) * (tensors_of_a_weight(options_) * pinned_block(weights) +
+                          pinned_block(buckets.front().statistics));
+    if (options_.cuda_graphs)
+      sum += replicas(s) * (lanes(s) + loader_slots(options_)) * pinned_block(0);
   }
-  if (const std::size_t bytes = class_weights_bytes())
-    sum += replicas(last_stage()) * pinned_block(bytes);
+  if (const std::size_t bytes = class_weights_bytes()) {
+    const std::size_t losses = options_.data.mix.any() ? 2 : 1;  // of a micro-batch
+    sum += replicas(last_stage()) * losses *
+           slots_to_loss(schedule_of(options_, last_stage())).outputs * pinned_block(bytes);
+  }
   if (has_resident_images(options_))
     sum += pinned_for_images();
   else if (sent_on_device_)

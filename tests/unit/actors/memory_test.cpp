@@ -465,12 +465,16 @@ TEST(Memory, CountsTheBlocksOfKeysAndClassWeights) {
   const std::size_t without = pinned();
   const std::size_t loss = part_of(pipeline, "loss");
   pipeline.loss.class_weights.assign(4, 0.5);
-  EXPECT_EQ(pinned() - without, 2 * 4096u) << "each replica has a loss";
+  EXPECT_EQ(pinned() - without, 2 * 2 * 4096u) << "each replica has a loss, with two slots";
+  pipeline.data.mix.mixup_alpha = 0.2;
+  EXPECT_EQ(pinned() - without, 2 * 2 * 2 * 4096u) << "and two targets";
+  pipeline.data.mix = {};
   EXPECT_EQ(part_of(pipeline, "loss") - loss, 2 * 4 * sizeof(double) * 5 / 4);
   pipeline.loss.class_weights.clear();
   pipeline.cuda_graphs = true;
-  // Two micro-batches in flight in the first stage, one in the last, and one of each's evaluation.
-  EXPECT_EQ(pinned() - without, 2 * (3 + 2) * 4096u);
+  // Two micro-batches in flight in the first stage, one in the last, and in each as many as a
+  // loader sends ahead.
+  EXPECT_EQ(pinned() - without, 2 * (2 + 4 + 1 + 4) * 4096u);
 }
 
 TEST(Memory, CountsWhatAStageComputesIn) {
