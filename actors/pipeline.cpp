@@ -66,24 +66,23 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
       return around(stage, make(on, std::move(state)));
     };
   const auto& initial = options.initial;
-  return {
-      .program = std::move(factory),
-      .starting_state = initial.empty() ? nullptr : std::make_shared<StatePtr>(initial.at(stage)),
-      .schedule = schedule_of(options, stage),
-      .stage = stage,
-      .replica = replica,
-      .replicas = options.replicas,
-      .seed = options.seed,
-      .rate = learning_rate_options(options),
-      .optimizer = options.optimizer,
-      .loss_scale = loss_scale_options(options),
-      .last = stage + 1 == options.partition.size(),
-      .trained_before = common.first_trained < blocks_of(options, stage).front().first,
-      .staleness = options.staleness,
-      .micro_batches = [sampler = Sampler(sampler_options(options))](std::uint32_t step) {
-        return static_cast<std::uint32_t>(
-            sampler.micro_batch_count(step % sampler.batches_per_epoch()));
-      }};
+  return {.program = std::move(factory),
+          .starting_state = initial.empty() ? nullptr : std::make_shared<StatePtr>(initial[stage]),
+          .schedule = schedule_of(options, stage),
+          .stage = stage,
+          .replica = replica,
+          .replicas = options.replicas,
+          .seed = options.seed,
+          .rate = learning_rate_options(options),
+          .optimizer = options.optimizer,
+          .loss_scale = loss_scale_options(options),
+          .last = stage + 1 == options.partition.size(),
+          .trained_before = common.first_trained < blocks_of(options, stage).front().first,
+          .staleness = options.staleness,
+          .micro_batches = [sampler = Sampler(sampler_options(options))](std::uint32_t step) {
+            return static_cast<std::uint32_t>(
+                sampler.micro_batch_count(step % sampler.batches_per_epoch()));
+          }};
 }
 
 /// The actors of one replica.
@@ -410,6 +409,12 @@ void check(const PipelineOptions& options) {
   (void)partition_of(options);  // checks it
   check_loss(options);
   check(options.loss_scale);
+  if (!options.initial.empty() && options.initial.size() != options.partition.size())
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("there are states to begin with for {}, but the pipeline has {}",
+                    counted(std::ssize(options.initial), "stage"), std::ssize(options.partition)),
+        "load them by states_from or resume_from after the partition is set");
   if (options.staleness > 0 && loss_scale_options(options))
     throw Error(ErrorCode::bad_options,
                 fmt::format("`staleness` is {}, but losses are scaled: a sum would be applied in a "

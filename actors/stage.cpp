@@ -45,7 +45,6 @@ StatePtr Stage::starting_state() const {
 
 StageProgram& Stage::program() {
   if (program_) return *program_;
-  if (!resumed_ && options_.starting_state) resumed_ = starting_state();
   program_ = options_.program(stream_.get(), std::move(resumed_));
   if (program_->ranges() != 1)
     throw Error(ErrorCode::bad_options,
@@ -396,6 +395,7 @@ ActionLabel Stage::send_snapshot() {
 
 void Stage::restore(const CommittedState& state, std::uint32_t steps) {
   resumed_ = std::static_pointer_cast<const StateVersion>(state);
+  if (!resumed_ && options_.starting_state) resumed_ = starting_state();
   program_.reset();
   step_ = steps;
 }

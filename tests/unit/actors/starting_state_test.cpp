@@ -95,6 +95,18 @@ TEST(StartingState, IsRequiredOfEachStageOfAResumedRun) {
               HasSubstr("stage 1 has no state to begin with"));
 }
 
+TEST(StartingState, IsRefusedForAnotherNumberOfStages) {
+  PipelineOptions pipeline = pipeline_on_cpu();
+  pipeline.initial.resize(1);
+  try {
+    build_pipeline(pipeline);
+    FAIL() << "it was built";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_options);
+    EXPECT_THAT(error.what(), HasSubstr("for 1 stage, but the pipeline has 2"));
+  }
+}
+
 TEST(StartingState, IsGoneWhenItsGraphRunsAgain) {
   const Graph graph = build_pipeline(pipeline_on_cpu());
   EXPECT_THAT(error_of_run(graph), IsEmpty());
