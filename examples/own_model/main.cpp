@@ -92,6 +92,7 @@ RunReport train(std::int64_t epochs, std::uint32_t most_steps, const std::filesy
 
   const Timeline timeline = timeline_of(pipeline);
   const Graph graph = build_pipeline(pipeline);
+  pipeline.initial.clear();  // the graph has these states until its first commit
   RunOptions options{
       .threads = 2,
       .steps = {.first = timeline.first, .count = timeline.steps, .snapshot_at_end = true},
